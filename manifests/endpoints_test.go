@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"deviceshare/endpoint"
-	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/view/forward"
 )
 
@@ -34,7 +34,7 @@ func TestTheReadersRoleGivesThePagesAndNothingElse(t *testing.T) {
 		if r.Name != readerRole {
 			continue
 		}
-		if len(r.Rules) != 1 || !slices.Equal(r.Rules[0].NonResourceURLs, []string{"/metrics", deviceshare.LedgerPath, forward.PagePath}) ||
+		if len(r.Rules) != 1 || !slices.Equal(r.Rules[0].NonResourceURLs, []string{"/metrics", page.Path, forward.PagePath}) ||
 			!slices.Equal(r.Rules[0].Verbs, []string{"get"}) || len(r.Rules[0].Resources) > 0 {
 			t.Errorf("%+v", r.Rules)
 		}

@@ -30,6 +30,7 @@ import (
 	"deviceshare/config/signing"
 	"deviceshare/endpoint"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/plugins/leader"
 	"deviceshare/plugins/liveness"
 	"deviceshare/plugins/nodeorder"
@@ -79,7 +80,7 @@ func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 	var ours ownOptions
 	set.DurationVar(&ours.logFlush, "log-flush-frequency", 5*time.Second, "Maximum number of seconds between log flushes")
 	set.StringVar(&ours.debugAddress, "deviceshare-debug-address", "",
-		"Address, such as 127.0.0.1:11252, at which to serve who holds which devices as JSON, over HTTPS and to ClusterRole "+endpoint.ReaderRole+", under "+deviceshare.LedgerPath+"; it is served at --listen-address too if --enable-metrics is given")
+		"Address, such as 127.0.0.1:11252, at which to serve who holds which devices as JSON, over HTTPS and to ClusterRole "+endpoint.ReaderRole+", under "+page.Path+"; it is served at --listen-address too if --enable-metrics is given")
 
 	set.StringVar(&ours.signingKey, "deviceshare-signing-key", "",
 		"File with the Ed25519 key (PEM of PKCS #8) with which placements are signed; empty signs none. It is read anew for each pod")

@@ -23,6 +23,7 @@ import (
 	"deviceshare/endpoint/endpointtest"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
 )
@@ -224,7 +225,7 @@ func TestTheLedgerIsServedBesideTheMetricsAndAtItsOwnAddressToItsReaders(t *test
 	users := endpointtest.NewUsers()
 	users.Issue("reader", "reader")
 	users.Issue("other", "other")
-	paths := []string{deviceshare.LedgerPath, "/metrics", "/debug/pprof/cmdline"}
+	paths := []string{page.Path, "/metrics", "/debug/pprof/cmdline"}
 	for _, path := range paths {
 		users.Allow("reader", path, true)
 	}
@@ -234,7 +235,7 @@ func TestTheLedgerIsServedBesideTheMetricsAndAtItsOwnAddressToItsReaders(t *test
 	if volcano.EnableMetrics || volcano.EnablePprof {
 		t.Error("Volcano would listen at the same address")
 	}
-	pages := []string{debug + deviceshare.LedgerPath}
+	pages := []string{debug + page.Path}
 	for _, path := range paths {
 		pages = append(pages, volcano.ListenAddress+path)
 	}

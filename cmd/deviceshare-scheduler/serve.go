@@ -15,6 +15,7 @@ import (
 
 	"deviceshare/endpoint"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/page"
 )
 
 // serveMetricsAndLedger serves what Volcano would at its metrics address, with who holds which
@@ -22,7 +23,7 @@ import (
 // its server, and asks nobody for a token. The ledger is served at our own address
 // too, if one is given.
 func serveMetricsAndLedger(volcano *options.ServerOption, ours ownOptions, store *deviceshare.Store, access *endpoint.Access) error {
-	ledger := map[string]http.Handler{deviceshare.LedgerPath: store.LedgerHandler()}
+	ledger := map[string]http.Handler{page.Path: store.LedgerHandler()}
 	if ours.debugAddress != "" {
 		if err := servePages("--deviceshare-debug-address", ours.debugAddress, ledger, access); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/mix"
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/deviceshare/waiting/news"
@@ -165,6 +167,9 @@ func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
 func (s *Store) Binder() cache.Binder {
 	return newBinder(s.cluster.Pods(), s.report, s, s.lead, s.metrics)
 }
+
+// LedgerHandler answers at page.Path with who holds what.
+func (s *Store) LedgerHandler() http.Handler { return page.Handler(s.cluster) }
 
 // mustHaveDevices reports whether a pod asks for devices and the plugin is there to
 // give them. Safe for concurrent use.

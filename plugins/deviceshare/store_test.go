@@ -19,6 +19,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/podspec"
@@ -333,10 +334,15 @@ func TestTheLedgerIsServedAsJSON(t *testing.T) {
 	odd := boundTo(podOf("odd", "g", asks{number: 1}), "n2")
 	odd.Annotations[wire.PodPlacement] = "{"
 	p := bare(t, infoOf(node, pods), infoOf(nodeOf(t, devices("n2", 1, 10000)), []*corev1.Pod{odd}))
-	get := func(query string, code int) (out struct{ Nodes map[string]nodeText }) {
+	type served struct {
+		Devices           []struct{ UsedMemoryBytes int64 }
+		Owners            map[string]any
+		Blocked, Problems []string
+	}
+	get := func(query string, code int) (out struct{ Nodes map[string]served }) {
 		t.Helper()
 		r := httptest.NewRecorder()
-		p.store.LedgerHandler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, LedgerPath+query, nil))
+		p.store.LedgerHandler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, page.Path+query, nil))
 		if r.Code != code {
 			t.Fatalf("status %d: %s", r.Code, r.Body)
 		}
@@ -348,7 +354,7 @@ func TestTheLedgerIsServedAsJSON(t *testing.T) {
 		return out
 	}
 	all := get("", http.StatusOK)
-	if n := all.Nodes["n1"]; len(n.Devices) != 8 || len(n.Owners) != 40 || n.Devices[0].UsedMemory != int64(sharing.MiBs(7500)) {
+	if n := all.Nodes["n1"]; len(n.Devices) != 8 || len(n.Owners) != 40 || n.Devices[0].UsedMemoryBytes != int64(sharing.MiBs(7500)) {
 		t.Errorf("n1: %d devices, %d owners, %+v", len(n.Devices), len(n.Owners), n.Devices)
 	}
 	if n := all.Nodes["n2"]; !slices.Equal(n.Blocked, []string{"uid-odd"}) || len(n.Problems) != 1 {

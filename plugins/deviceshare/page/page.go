@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+// Package page serves the ledgers of a scheduler as JSON: who holds what of which device.
+package page
 
 import (
 	"bufio"
@@ -17,11 +18,10 @@ import (
 	"deviceshare/sharing"
 )
 
-// LedgerPath is where LedgerHandler is meant to be served, to those who may see the pods of all
-// tenants.
-const LedgerPath = "/deviceshare/ledger"
+// Path is where Handler is meant to be served, to those who may see the pods of all tenants.
+const Path = "/deviceshare/ledger"
 
-// nodeText is one node in the answer of LedgerHandler.
+// nodeText is one node in the answer of Handler.
 type nodeText struct {
 	Unusable string               `json:"unusable,omitempty"`
 	Warming  bool                 `json:"warming,omitempty"`
@@ -63,7 +63,7 @@ type shareText struct {
 	Start     int    `json:"start,omitempty"`
 }
 
-// LedgerHandler answers with the store's ledgers as JSON: by node, which devices
+// Handler answers with the ledgers of a cluster as JSON: by node, which devices
 // it has, who holds what of them, and which pods cannot be read. The query
 // parameter "node" asks for one node. It shows the last snapshot together with
 // what was assumed by then, not the reservations of a session that is open.
@@ -71,9 +71,9 @@ type shareText struct {
 // The answer is made node by node while it is read. A slow reader holds no lock and
 // no text of its own, only nodes that a later snapshot may have replaced. It is served behind
 // endpoint.Access.Guard, which lets GET through alone.
-func (s *Store) LedgerHandler() http.Handler {
+func Handler(c *nodes.Cluster) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shown := s.copyLedgers()
+		shown := copyLedgers(c)
 		if only := r.URL.Query().Get("node"); only != "" {
 			n, known := shown.nodes[only]
 			if !known {
@@ -84,34 +84,34 @@ func (s *Store) LedgerHandler() http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if err := shown.writeJSON(w); err != nil {
-			klog.V(2).InfoS("Answer of "+LedgerPath+" was cut short", "err", err)
+			klog.V(2).InfoS("Answer of "+Path+" was cut short", "err", err)
 		}
 	})
 }
 
-// ledgerPage is what an answer is made of. Nobody else changes it.
-type ledgerPage struct {
+// ledgers are what an answer is made of. Nobody else changes them.
+type ledgers struct {
 	nodes   map[string]*nodes.Node
 	awaited map[string]string
 	assumed map[sharing.Owner]struct{}
 }
 
-// copyLedgers takes what an answer is made of from the store.
-func (s *Store) copyLedgers() ledgerPage {
-	pods := s.cluster.Pods()
-	return ledgerPage{nodes: s.cluster.Copy(), awaited: pods.Awaited(), assumed: pods.Assumed()}
+// copyLedgers takes what an answer is made of from the cluster.
+func copyLedgers(c *nodes.Cluster) ledgers {
+	pods := c.Pods()
+	return ledgers{nodes: c.Copy(), awaited: pods.Awaited(), assumed: pods.Assumed()}
 }
 
 // writeJSON writes the answer in pieces, each as json.Encoder would have it in the whole.
-func (s ledgerPage) writeJSON(w io.Writer) error {
+func (l ledgers) writeJSON(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprint(out, "{\n  \"nodes\": {") // errors stay in the buffer until Flush
-	for i, name := range slices.Sorted(maps.Keys(s.nodes)) {
+	for i, name := range slices.Sorted(maps.Keys(l.nodes)) {
 		key, err := json.Marshal(name)
 		if err != nil {
 			return fmt.Errorf("encode the name of node %s: %w", name, err)
 		}
-		value, err := json.MarshalIndent(s.describeNode(s.nodes[name]), "    ", "  ")
+		value, err := json.MarshalIndent(l.describeNode(l.nodes[name]), "    ", "  ")
 		if err != nil {
 			return fmt.Errorf("encode node %s: %w", name, err)
 		}
@@ -126,7 +126,7 @@ func (s ledgerPage) writeJSON(w io.Writer) error {
 	return out.Flush()
 }
 
-func (s ledgerPage) describeNode(n *nodes.Node) nodeText {
+func (l ledgers) describeNode(n *nodes.Node) nodeText {
 	out := nodeText{
 		Devices: []deviceText{}, Owners: map[string]ownerText{},
 		Blocked: []string{}, Problems: []string{},
@@ -134,7 +134,7 @@ func (s ledgerPage) describeNode(n *nodes.Node) nodeText {
 	if n.Unusable != nil {
 		out.Unusable = n.Unusable.Error()
 	}
-	_, out.Warming = s.awaited[n.Name]
+	_, out.Warming = l.awaited[n.Name]
 	for p := range n.Problems() {
 		out.Problems = append(out.Problems, p.Message)
 	}
@@ -148,7 +148,7 @@ func (s ledgerPage) describeNode(n *nodes.Node) nodeText {
 	}
 	for _, o := range n.Ledger.Owners() {
 		p, _ := n.Ledger.Placement(o)
-		_, assumed := s.assumed[o]
+		_, assumed := l.assumed[o]
 		out.Owners[string(o)] = ownerText{Assumed: assumed, Group: p.Group, Shares: describeShares(&p)}
 	}
 	for _, o := range n.Ledger.Blocking() {

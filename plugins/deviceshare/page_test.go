@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/plugins/deviceshare/page"
 )
 
 // crowded are nodes with 8 devices and 16 pods each.
@@ -52,7 +54,7 @@ func TestAReaderOfTheLedgerWhoDoesNotReadDelaysNoSession(t *testing.T) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		p.store.LedgerHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, LedgerPath, nil))
+		p.store.LedgerHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, page.Path, nil))
 	}()
 	<-w.entered // the answer has begun and nobody reads it
 
@@ -88,7 +90,7 @@ func BenchmarkLedgerPage(b *testing.B) {
 	p := bare(b, crowded(b, 1000)...)
 	b.Run("answer", func(b *testing.B) {
 		for b.Loop() {
-			p.store.LedgerHandler().ServeHTTP(nowhere{}, httptest.NewRequest(http.MethodGet, LedgerPath, nil))
+			p.store.LedgerHandler().ServeHTTP(nowhere{}, httptest.NewRequest(http.MethodGet, page.Path, nil))
 		}
 	})
 	b.Run("locked", func(b *testing.B) {
