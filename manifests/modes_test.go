@@ -14,6 +14,7 @@ import (
 	"deviceshare/config"
 	"deviceshare/plugins/admission"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/sharing"
 )
 
@@ -86,7 +87,7 @@ func loadArguments(t *testing.T, text string) {
 			if p.Name != deviceshare.PluginName {
 				continue
 			}
-			got, mistakes := deviceshare.ReadArguments(p.Arguments)
+			got, mistakes := arguments.Read(p.Arguments)
 			if len(mistakes) > 0 || got.ModeWeights[sharing.HAMiCore] != 100 || got.ModeWeights[sharing.TimeSlicing] != 20 {
 				t.Errorf("%+v, %v", got.ModeWeights, mistakes)
 			}

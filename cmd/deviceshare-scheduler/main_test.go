@@ -22,6 +22,7 @@ import (
 	"deviceshare/endpoint"
 	"deviceshare/endpoint/endpointtest"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/sharing/factory"
@@ -205,7 +206,7 @@ tiers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, mistakes := deviceshare.ReadArguments(tiers[0].Plugins[0].Arguments)
+	got, mistakes := arguments.Read(tiers[0].Plugins[0].Arguments)
 	if len(mistakes) > 0 || !got.Enabled || got.Policy.Name() != "spread" || got.Weight != 5 {
 		t.Errorf("%+v, %v", got, mistakes)
 	}

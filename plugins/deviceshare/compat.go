@@ -22,6 +22,7 @@ import (
 	pluginutil "volcano.sh/volcano/pkg/scheduler/plugins/util"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
+	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing/worth"
@@ -30,9 +31,8 @@ import (
 // This file holds what is different in other versions of Volcano. It is written
 // for v1.14.1.
 
-// PluginName is the name under which the scheduler's configuration asks for the
-// plugin; it takes the place of the plugin of that name in Volcano.
-const PluginName = "deviceshare"
+// PluginName is the name of the plugin in the scheduler's configuration.
+const PluginName = arguments.PluginName
 
 // numaDecision is the annotation in which Volcano's NUMA plugin hands its
 // decision to the node. Volcano writes it into the pod in memory and counts on
@@ -319,26 +319,6 @@ func nodesToFind(nodes int) int {
 		return nodes // not run as a scheduler
 	}
 	return int(util.CalculateNumOfFeasibleNodesToFind(int32(nodes)))
-}
-
-// selectsVictims reports whether a plugin of Volcano, with these options, says which pods
-// may be preempted and which may be reclaimed.
-func selectsVictims(o *conf.PluginOption) (preempts, reclaims bool) {
-	on := func(b *bool) bool { return b != nil && *b }
-	asked := func(key string) bool { verb, _ := o.Arguments[key].(string); return verb != "" }
-	switch o.Name {
-	case "gang", "conformance", "pdb", "cdp", PluginName:
-		preempts, reclaims = true, true
-	case "priority", "tdm":
-		preempts = true
-	case "drf":
-		preempts, reclaims = true, on(o.EnabledHierarchy)
-	case "proportion", "capacity":
-		reclaims = true
-	case "extender":
-		preempts, reclaims = asked("extender.preemptableVerb"), asked("extender.reclaimableVerb")
-	}
-	return preempts && on(o.EnabledPreemptable), reclaims && on(o.EnabledReclaimable)
 }
 
 // isActionEnabled reports whether an action is configured.

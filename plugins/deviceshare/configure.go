@@ -5,13 +5,13 @@ package deviceshare
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
+	"strings"
 
 	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
-	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/arguments"
 )
 
 // errNoPlacement stops the bind of a pod that asks for devices and was given none.
@@ -26,58 +26,37 @@ func errNotPlaced(node string) error {
 	return fmt.Errorf("give devices of node %s: the node, the pod or the plugin's configuration does not allow it", node)
 }
 
-// lastArguments are the arguments of the last session and the last ones that
-// could be read, and what was last said about the tiers.
-type lastArguments struct {
-	tiers  string
-	raw    framework.Arguments
-	seen   bool
-	good   Arguments
-	usable bool
-	// ruled are the settings plain with the rules of the arguments.
-	ruled, plain *nodes.Settings
-}
-
-// readArguments reads the arguments of a session if they changed. Mistakes are reported once. A
-// value that cannot be used keeps what was in force before; usable is false only if there was
-// nothing before and a mistake withholds the arguments. The session goroutine calls it.
-func (s *Store) readArguments(raw framework.Arguments) (args Arguments, usable bool) {
-	last := &s.arguments
-	if last.seen && reflect.DeepEqual(last.raw, raw) {
-		return last.good, last.usable
+// readArguments reads the arguments of a session, and says once what is wrong with them. The session
+// goroutine calls it.
+func (s *Store) readArguments(raw framework.Arguments) arguments.Reading {
+	read := s.arguments.Read(raw)
+	if !read.IsOther {
+		return read
 	}
-	last.raw, last.seen = maps.Clone(raw), true
-	args, mistakes := ReadArguments(raw)
-	s.metrics.argumentMistakes.Set(float64(len(mistakes)))
-	bad := worstConsequence(mistakes)
-	for _, m := range mistakes {
+	s.metrics.argumentMistakes.Set(float64(len(read.Mistakes)))
+	for _, m := range read.Mistakes {
 		klog.ErrorS(nil, "Mistake in the arguments of plugin "+PluginName, "argument", m.Path, "mistake", m.Message,
-			"keepsEarlier", last.usable && bad > LeftOut, "stopsPods", !last.usable && bad == Withholding)
+			"keepsEarlier", read.Usable && !read.IsAdopted, "stopsPods", !read.Usable)
 	}
-	if bad > LeftOut && last.usable || bad == Withholding {
-		return last.good, last.usable
+	if !read.IsAdopted {
+		return read
 	}
-	for _, note := range args.Notes {
+	for _, note := range read.Notes {
 		klog.InfoS("Argument of plugin "+PluginName+" without effect", "note", note)
 	}
-	last.good, last.usable, last.ruled, last.plain = args, true, nil, nil
 	s.era++
 	if s.config != nil {
-		s.config.Use(args.ConfigNamespace, args.ConfigName)
+		s.config.Use(read.ConfigNamespace, read.ConfigName)
 	}
-	return args, true
+	return read
 }
 
-// withRules returns the settings with the rules of the arguments in force, the same value for the
-// same settings: nodes are read again when it is another one.
-func (s *Store) withRules(plain *nodes.Settings, rules nodes.ApartRules) *nodes.Settings {
-	if len(rules) == 0 {
-		return plain
+// checkTiers logs what is wrong with the tiers, once for each configuration. The session
+// goroutine calls it.
+func (s *Store) checkTiers(tiers []conf.Tier) {
+	said := strings.Join(arguments.TierMistakes(tiers, isActionEnabled("preempt"), isActionEnabled("reclaim")), "; ")
+	if said != s.tierMistakes && said != "" {
+		klog.ErrorS(nil, "Pods may be evicted in vain: put all plugins that say who may be evicted into the tier of plugin "+PluginName, "tiers", said)
 	}
-	last := &s.arguments
-	if last.plain != plain {
-		ruled := *plain
-		ruled.Apart, last.plain, last.ruled = rules, plain, &ruled
-	}
-	return last.ruled
+	s.tierMistakes = said
 }

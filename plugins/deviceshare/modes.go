@@ -23,17 +23,6 @@ const modeStep = 1e7
 // pointsOfPercent is one percent of a device in the points of policy.Points.
 const pointsOfPercent = 0.1
 
-// weightedPolicies returns the placement policies of a session, weighted by mode.
-func weightedPolicies(w policy.Weights) map[string]policy.Policy {
-	out := map[string]policy.Policy{}
-	for _, name := range policy.Names() {
-		if p, ok := policy.Named(name); ok {
-			out[name] = policy.WithModes(p, w)
-		}
-	}
-	return out
-}
-
 // modeScore returns what the mode that the pod would get on a node adds to the node's
 // score. For a pod that names several modes, a node where it gets an earlier one comes
 // before every node where it gets a later one. For a pod that names none, it is the

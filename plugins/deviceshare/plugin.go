@@ -64,10 +64,10 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 
 // joinSession readies the plugin for the session; false if the plugin is turned off.
 func (p *Plugin) joinSession(ssn *framework.Session) bool {
-	var usable bool
-	p.args, usable = p.store.readArguments(p.arguments)
-	p.store.enabled.Store(!usable || p.args.Enabled)
-	if usable && !p.args.Enabled {
+	read := p.store.readArguments(p.arguments)
+	p.args = read.Arguments
+	p.store.enabled.Store(!read.Usable || p.args.Enabled)
+	if read.Usable && !p.args.Enabled {
 		p.store.standAside()
 		return false
 	}
@@ -75,7 +75,7 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	p.store.checkTiers(ssn.Tiers)
 	p.settings = p.store.settings.Load()
 	switch {
-	case !usable:
+	case !read.Usable:
 		p.off = errBadArguments
 	case p.settings == nil:
 		p.off = p.store.unreadConfigError()
@@ -85,7 +85,7 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 		defaults.Unread = true
 		p.settings = &defaults
 	} else {
-		p.settings = p.store.withRules(p.settings, p.args.Apart)
+		p.settings = p.store.arguments.WithRules(p.settings)
 		p.store.updateFromSnapshot(ssn, p.settings)
 	}
 	p.evictions = evictions{judge: &p.judge, jobs: ssn.Jobs, dryRuns: dryRunPreemption(ssn), order: ssn}

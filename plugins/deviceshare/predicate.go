@@ -8,6 +8,7 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/waiting"
@@ -20,7 +21,7 @@ import (
 // never while workers ask.
 type judge struct {
 	store    *Store
-	args     Arguments
+	args     arguments.Arguments
 	settings *nodes.Settings
 	nodes    map[string]*nodes.Node
 	infos    map[string]*api.NodeInfo

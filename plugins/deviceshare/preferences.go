@@ -10,6 +10,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/mix"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
@@ -21,7 +22,7 @@ import (
 
 // preferences are what a session prefers: the policy of a pod, and the backends that place it.
 type preferences struct {
-	args *Arguments
+	args *arguments.Arguments
 	// plain are the backends without forecasts.
 	plain sharing.Backends
 	// forecasting are the backends of the policy fragmentation; learned is that policy as it is
@@ -31,7 +32,7 @@ type preferences struct {
 }
 
 // newPreferences returns those of a session, by what has been learned.
-func newPreferences(args *Arguments, plain sharing.Backends, m *mix.Mix) preferences {
+func newPreferences(args *arguments.Arguments, plain sharing.Backends, m *mix.Mix) preferences {
 	bare := policy.Fragmentation(m.Model())
 	return preferences{
 		args: args, plain: plain, forecasting: m.Backends(),
@@ -56,7 +57,7 @@ func (v *preferences) policyFor(a *ask) policy.Policy {
 	case bare:
 		return chosen
 	}
-	return v.args.weighted[chosen.Name()]
+	return v.args.Weighted[chosen.Name()]
 }
 
 // backendsFor returns those that place a pod: they forecast by what was learned if the pod's policy

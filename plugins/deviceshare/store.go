@@ -17,6 +17,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/mix"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/page"
@@ -81,7 +82,9 @@ type Store struct {
 	largest   sharing.Bytes
 	mix       *mix.Mix
 	asks      map[api.TaskID]*ask
-	arguments lastArguments
+	arguments arguments.Memory
+	// tierMistakes is what was last said about the tiers.
+	tierMistakes string
 	// era is that of the arguments and of what was learned, see nodes.Question.
 	era uint64
 	// current is the plugin of the session that is open, nil if none is or it takes no part.
@@ -159,8 +162,8 @@ var errUnread = errors.New("the scheduler has not read the device configuration 
 func (s *Store) Versions(v wire.ConfigVersions) { s.versions.Store(&v) }
 
 // Build makes the plugin of one session.
-func (s *Store) Build(arguments framework.Arguments) framework.Plugin {
-	return &Plugin{judge: judge{store: s}, arguments: arguments}
+func (s *Store) Build(raw framework.Arguments) framework.Plugin {
+	return &Plugin{judge: judge{store: s}, arguments: raw}
 }
 
 // Binder returns the binder that sends what sessions decided.

@@ -265,7 +265,7 @@ func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	ssn, _ := sessionOf(n1)
 	open := func() *Plugin {
-		p := s.Build(framework.Arguments{argConfigName: "mine", argConfigNamespace: "here"}).(*Plugin)
+		p := s.Build(framework.Arguments{"deviceshare.KnownGeometriesCMName": "mine", "deviceshare.KnownGeometriesCMNamespace": "here"}).(*Plugin)
 		p.joinSession(ssn)
 		return p
 	}

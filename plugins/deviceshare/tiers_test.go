@@ -24,50 +24,9 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/gang"
 	"volcano.sh/volcano/pkg/scheduler/plugins/priority"
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
+
+	"deviceshare/plugins/deviceshare/arguments"
 )
-
-// tiersOf are tiers of plugins by name, with Volcano's defaults; a name with a minus
-// has no say about preemption.
-func tiersOf(tiers ...string) []conf.Tier {
-	var out []conf.Tier
-	for _, names := range tiers {
-		var t conf.Tier
-		for _, name := range strings.Fields(names) {
-			bare, minus := strings.CutPrefix(name, "-")
-			o := conf.PluginOption{Name: bare}
-			if minus {
-				o.EnabledPreemptable = new(bool)
-			}
-			plugins.ApplyPluginConfDefaults(&o)
-			t.Plugins = append(t.Plugins, o)
-		}
-		out = append(out, t)
-	}
-	return out
-}
-
-func TestTiersInWhichPodsWouldBeEvictedInVainAreToldFromOthers(t *testing.T) {
-	for name, c := range map[string]struct {
-		tiers []conf.Tier
-		want  []string
-	}{
-		"one tier":                        {tiersOf("priority gang conformance deviceshare overcommit -drf predicates proportion nodeorder binpack"), nil},
-		"sums in a later tier":            {tiersOf("priority gang conformance deviceshare", "overcommit -drf predicates proportion"), []string{"reclaim: in another tier: proportion"}},
-		"both in a later tier":            {tiersOf("gang deviceshare", "drf capacity"), []string{"preempt: in another tier: drf", "reclaim: in another tier: capacity"}},
-		"limits in an earlier tier":       {tiersOf("-gang", "deviceshare proportion"), []string{"reclaim: in another tier: gang"}},
-		"two behind it":                   {tiersOf("deviceshare gang conformance"), []string{"preempt: behind it, where only one may be: gang, conformance", "reclaim: behind it, where only one may be: gang, conformance"}},
-		"others that evict nobody":        {tiersOf("deviceshare", "predicates nodeorder binpack overcommit"), nil},
-		"this plugin has no say":          {tiersOf("-deviceshare", "priority"), nil},
-		"this plugin is not there at all": {tiersOf("gang", "proportion"), nil},
-	} {
-		if got := tierMistakes(c.tiers, true, true); !slices.Equal(got, c.want) {
-			t.Errorf("%s: said %q, want %q", name, got, c.want)
-		}
-		if got := tierMistakes(c.tiers, false, false); len(got) > 0 {
-			t.Errorf("%s: neither action runs and it said %q", name, got)
-		}
-	}
-}
 
 func TestBadTiersAreToldOnceForEachConfiguration(t *testing.T) {
 	var log bytes.Buffer
@@ -77,7 +36,16 @@ func TestBadTiersAreToldOnceForEachConfiguration(t *testing.T) {
 	t.Cleanup(func() { klog.LogToStderr(true); klog.SetOutput(io.Discard) })
 	conf.EnabledActionMap = map[string]bool{"reclaim": true}
 	s := NewStore(Options{Report: &reportRecorder{}})
-	good, bad := tiersOf("gang deviceshare proportion"), tiersOf("gang deviceshare", "proportion")
+	tierOf := func(names ...string) conf.Tier {
+		var tier conf.Tier
+		for _, name := range names {
+			o := conf.PluginOption{Name: name}
+			plugins.ApplyPluginConfDefaults(&o)
+			tier.Plugins = append(tier.Plugins, o)
+		}
+		return tier
+	}
+	good, bad := []conf.Tier{tierOf("gang", PluginName, "proportion")}, []conf.Tier{tierOf("gang", PluginName), tierOf("proportion")}
 	for i, tiers := range [][]conf.Tier{good, bad, bad, good, bad} {
 		s.checkTiers(tiers)
 		klog.Flush()
@@ -131,7 +99,7 @@ func shippedTiers(t *testing.T) []conf.Tier {
 // of two pods on it gives up, which the sums think it can.
 func TestWithTheShippedTiersReclaimEvictsNobodyInVain(t *testing.T) {
 	tiers := shippedTiers(t)
-	if said := tierMistakes(tiers, true, true); len(said) > 0 {
+	if said := arguments.TierMistakes(tiers, true, true); len(said) > 0 {
 		t.Error(said)
 	}
 	kept, full := lowOn(t, "kept", "low", "GPU-n1-0", 6000, 1), lowOn(t, "full", "low", "GPU-n1-1", 10000, 1)

@@ -14,6 +14,7 @@ import (
 	_ "volcano.sh/volcano/pkg/scheduler/plugins" // Volcano's plugins, by their names
 
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/arguments"
 )
 
 // policyArgument is the argument of the plugin that names the policy of pods that name none.
@@ -36,11 +37,11 @@ type configuration struct {
 // readConfiguration reads the text strictly: where a scheduler logs a mistake and goes on, a
 // simulation would answer about another cluster.
 func readConfiguration(text, policy string) (configuration, error) {
-	actions, tiers, arguments, _, err := scheduler.UnmarshalSchedulerConf(text)
+	actions, tiers, options, _, err := scheduler.UnmarshalSchedulerConf(text)
 	if err != nil {
 		return configuration{}, fmt.Errorf("read the scheduler's configuration: %w", err)
 	}
-	c := configuration{actions: actions, tiers: tiers, arguments: arguments}
+	c := configuration{actions: actions, tiers: tiers, arguments: options}
 	mistakes, found := []error{}, false
 	for i := range c.tiers {
 		for k := range c.tiers[i].Plugins {
@@ -53,9 +54,9 @@ func readConfiguration(text, policy string) (configuration, error) {
 			if policy != "" {
 				o.Arguments = withArgument(o.Arguments, policyArgument, policy)
 			}
-			_, wrong := deviceshare.ReadArguments(o.Arguments)
+			_, wrong := arguments.Read(o.Arguments)
 			for _, m := range wrong {
-				if m.Consequence == deviceshare.LeftOut {
+				if m.Consequence == arguments.LeftOut {
 					continue // the scheduler goes on without it
 				}
 				mistakes = append(mistakes, fmt.Errorf("tiers[%d].plugins[%d].arguments.%s", i, k, m))

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package arguments
 
 import (
 	"slices"
 	"strings"
 
-	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 )
 
-// tierMistakes returns one sentence for each action in which the tiers let other plugins
+// TierMistakes returns one sentence for each action in which the tiers let other plugins
 // overrule this one about whom to evict.
 //
 // Volcano takes the victims of the first tier that allows any. Plugins of an earlier tier
@@ -18,7 +17,7 @@ import (
 // eviction helps; they evict by sums, without the limits of gang and conformance. Within
 // a tier Volcano starts over with the next plugin when those before it agree on nobody:
 // one plugin after this one cannot allow more than this one does, two can.
-func tierMistakes(tiers []conf.Tier, preempt, reclaim bool) []string {
+func TierMistakes(tiers []conf.Tier, preempt, reclaim bool) []string {
 	var said []string
 	if preempt {
 		said = append(said, overrulersOf("preempt", tiers, func(o *conf.PluginOption) bool { yes, _ := selectsVictims(o); return yes })...)
@@ -29,7 +28,7 @@ func tierMistakes(tiers []conf.Tier, preempt, reclaim bool) []string {
 	return said
 }
 
-// overrulersOf is tierMistakes for one action; evicts selects the plugins that have a say
+// overrulersOf is TierMistakes for one action; evicts selects the plugins that have a say
 // in it. It is no mistake if this plugin has none: somebody configured it so.
 func overrulersOf(action string, tiers []conf.Tier, evicts func(*conf.PluginOption) bool) []string {
 	own := func(o conf.PluginOption) bool { return o.Name == PluginName && evicts(&o) }
@@ -58,12 +57,22 @@ func overrulersOf(action string, tiers []conf.Tier, evicts func(*conf.PluginOpti
 	return nil
 }
 
-// checkTiers logs what is wrong with the tiers, once for each configuration. The session
-// goroutine calls it.
-func (s *Store) checkTiers(tiers []conf.Tier) {
-	said := strings.Join(tierMistakes(tiers, isActionEnabled("preempt"), isActionEnabled("reclaim")), "; ")
-	if said != s.arguments.tiers && said != "" {
-		klog.ErrorS(nil, "Pods may be evicted in vain: put all plugins that say who may be evicted into the tier of plugin "+PluginName, "tiers", said)
+// selectsVictims reports whether a plugin of Volcano, with these options, says which pods
+// may be preempted and which may be reclaimed.
+func selectsVictims(o *conf.PluginOption) (preempts, reclaims bool) {
+	on := func(b *bool) bool { return b != nil && *b }
+	asked := func(key string) bool { verb, _ := o.Arguments[key].(string); return verb != "" }
+	switch o.Name {
+	case "gang", "conformance", "pdb", "cdp", PluginName:
+		preempts, reclaims = true, true
+	case "priority", "tdm":
+		preempts = true
+	case "drf":
+		preempts, reclaims = true, on(o.EnabledHierarchy)
+	case "proportion", "capacity":
+		reclaims = true
+	case "extender":
+		preempts, reclaims = asked("extender.preemptableVerb"), asked("extender.reclaimableVerb")
 	}
-	s.arguments.tiers = said
+	return preempts && on(o.EnabledPreemptable), reclaims && on(o.EnabledReclaimable)
 }

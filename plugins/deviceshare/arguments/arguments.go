@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+package arguments
 
 import (
 	"fmt"
@@ -28,8 +28,8 @@ type Arguments struct {
 	Weight float64
 	// ModeWeights is what modes are worth to pods that name none.
 	ModeWeights policy.Weights
-	// weighted are the policies with these weights, by name.
-	weighted map[string]policy.Policy
+	// Weighted are the policies with these weights, by name; nil without weights.
+	Weighted map[string]policy.Policy
 	// ConfigName and ConfigNamespace say where the device configuration is.
 	ConfigName, ConfigNamespace string
 	// Apart are the rules that keep pods on different devices.
@@ -37,6 +37,10 @@ type Arguments struct {
 	// Notes are things accepted that have no effect.
 	Notes []string
 }
+
+// PluginName is the name under which the scheduler's configuration asks for the plugin; it takes
+// the place of the plugin of that name in Volcano.
+const PluginName = "deviceshare"
 
 // The arguments.
 const (
@@ -98,9 +102,9 @@ func worstConsequence(mistakes []Mistake) Consequence {
 	return out
 }
 
-// ReadArguments reads the arguments and reports every mistake. A value may have the type of its
+// Read reads the arguments and reports every mistake. A value may have the type of its
 // argument, or be the text of one. The arguments are usable unless a mistake withholds them.
-func ReadArguments(in framework.Arguments) (Arguments, []Mistake) {
+func Read(in framework.Arguments) (Arguments, []Mistake) {
 	r := reader{in: in, known: refusedArguments()}
 	out := Arguments{
 		Enabled:         r.readBool(argEnabled, true, Withholding),
@@ -119,7 +123,7 @@ func ReadArguments(in framework.Arguments) (Arguments, []Mistake) {
 		}
 	}
 	if len(out.ModeWeights) > 0 {
-		out.weighted = weightedPolicies(out.ModeWeights)
+		out.Weighted = weightedPolicies(out.ModeWeights)
 	}
 	out.Policy = r.resolvePolicy(r.readText(argPolicy, defaultPolicy, Defaulted))
 	if r.readBool(argNodeLock, false, LeftOut) {
@@ -130,6 +134,17 @@ func ReadArguments(in framework.Arguments) (Arguments, []Mistake) {
 	r.checkUnknown()
 	slices.SortFunc(r.mistakes, func(a, b Mistake) int { return strings.Compare(a.Path, b.Path) })
 	return out, r.mistakes
+}
+
+// weightedPolicies returns the placement policies of a session, weighted by mode.
+func weightedPolicies(w policy.Weights) map[string]policy.Policy {
+	out := map[string]policy.Policy{}
+	for _, name := range policy.Names() {
+		if p, ok := policy.Named(name); ok {
+			out[name] = policy.WithModes(p, w)
+		}
+	}
+	return out
 }
 
 // reader collects mistakes while it reads.
