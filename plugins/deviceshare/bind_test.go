@@ -27,6 +27,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
+	"deviceshare/plugins/deviceshare/snapshot"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -290,7 +291,7 @@ func TestTheSnapshotOfASessionFindsPodsByTheirNameAndByTheirJob(t *testing.T) {
 	task.NodeName = "n1"
 	job := api.NewJobInfo(task.Job, task)
 	node := nodeOf(t, devices("n1", 1, 10000))
-	s := &snapshot{nodes: map[string]*api.NodeInfo{"n1": infoOf(node, []*corev1.Pod{task.Pod})}, jobs: map[api.JobID]*api.JobInfo{task.Job: job}}
+	s := snapshot.Of(&framework.Session{Nodes: map[string]*api.NodeInfo{"n1": infoOf(node, []*corev1.Pod{task.Pod})}, Jobs: map[api.JobID]*api.JobInfo{task.Job: job}}, nil)
 	for want, got := range map[string]*corev1.Pod{
 		"by its name":          s.Host("n1").Pod(types.NamespacedName{Namespace: "ns", Name: "p"}),
 		"by its job":           s.Assigned(string(task.Job), "uid-p", "n1"),

@@ -8,9 +8,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	clientcache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
@@ -23,7 +20,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/util"
 
 	"deviceshare/plugins/deviceshare/arguments"
-	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing/worth"
 )
@@ -217,91 +213,6 @@ func changeOnDeallocate(task *api.TaskInfo) change {
 		return withdrawn
 	}
 	return moved // it is being evicted
-}
-
-// snapshot shows a session's nodes, jobs and pods to package nodes.
-type snapshot struct {
-	nodes map[string]*api.NodeInfo
-	jobs  map[api.JobID]*api.JobInfo
-	hosts []nodes.Host
-	pods  corelisters.PodLister
-}
-
-// snapshotOf returns the snapshot of a session.
-func snapshotOf(ssn *framework.Session, pods podSource) *snapshot {
-	s := &snapshot{nodes: ssn.Nodes, jobs: ssn.Jobs, hosts: make([]nodes.Host, 0, len(ssn.NodeList)), pods: pods.podsOf(ssn)}
-	for _, info := range ssn.NodeList {
-		s.hosts = append(s.hosts, host{info})
-	}
-	return s
-}
-
-// Hosts implements nodes.Snapshot.
-func (s *snapshot) Hosts() []nodes.Host { return s.hosts }
-
-// Host implements nodes.Snapshot.
-func (s *snapshot) Host(name string) nodes.Host {
-	if info, ok := s.nodes[name]; ok {
-		return host{info}
-	}
-	return nil
-}
-
-// Assigned implements nodes.Snapshot.
-func (s *snapshot) Assigned(job string, pod types.UID, node string) *corev1.Pod {
-	if j, ok := s.jobs[api.JobID(job)]; ok {
-		if t, ok := j.Tasks[api.TaskID(pod)]; ok && t.NodeName == node {
-			return t.Pod
-		}
-	}
-	return nil
-}
-
-// Pods implements nodes.Snapshot.
-func (s *snapshot) Pods() corelisters.PodLister { return s.pods }
-
-// host is one node of a snapshot.
-type host struct{ info *api.NodeInfo }
-
-// Name implements nodes.Host.
-func (h host) Name() string { return h.info.Name }
-
-// Node implements nodes.Host.
-func (h host) Node() *corev1.Node { return h.info.Node }
-
-// Len implements nodes.Host.
-func (h host) Len() int { return len(h.info.Tasks) }
-
-// ShowsExactly implements nodes.Host.
-func (h host) ShowsExactly(pods map[string]*corev1.Pod) bool {
-	if len(pods) != len(h.info.Tasks) {
-		return false
-	}
-	for key, t := range h.info.Tasks {
-		if pods[string(key)] != t.Pod {
-			return false
-		}
-	}
-	return true
-}
-
-// Pods implements nodes.Host.
-func (h host) Pods() iter.Seq2[string, *corev1.Pod] {
-	return func(yield func(string, *corev1.Pod) bool) {
-		for key, t := range h.info.Tasks {
-			if !yield(string(key), t.Pod) {
-				return
-			}
-		}
-	}
-}
-
-// Pod implements nodes.Host. Volcano keys pods by namespace and name.
-func (h host) Pod(name types.NamespacedName) *corev1.Pod {
-	if t, ok := h.info.Tasks[api.TaskID(clientcache.NewObjectName(name.Namespace, name.Name).String())]; ok {
-		return t.Pod
-	}
-	return nil
 }
 
 // dryRunPreemption reports whether the preempt action is configured to try

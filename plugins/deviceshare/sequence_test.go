@@ -15,6 +15,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/snapshot"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
 	"deviceshare/sharing/policy"
@@ -63,7 +64,8 @@ func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
 		w.idle = true
 		w.settled()
 		settings, scratch := nodes.DefaultSettings(), nodes.NewCluster(w.store.backends, w.report)
-		scratch.Follow(snapshotOf(w.open(), sessionPods{}), &settings)
+		ssn := w.open()
+		scratch.Follow(snapshot.Of(ssn, sessionPods{}.podsOf(ssn)), &settings)
 		for name, n := range w.store.cluster.Nodes() {
 			if err := n.Ledger.Check(); err != nil {
 				t.Errorf("seed %d: %v", seed, err)

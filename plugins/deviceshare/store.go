@@ -22,6 +22,7 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/plugins/deviceshare/queues"
+	"deviceshare/plugins/deviceshare/snapshot"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/deviceshare/waiting/news"
 	"deviceshare/plugins/liveness"
@@ -199,7 +200,7 @@ func (s *Store) standAside() {
 
 // updateFromSnapshot brings the store up to date with the snapshot of a session.
 func (s *Store) updateFromSnapshot(ssn *framework.Session, settings *nodes.Settings) {
-	change := s.cluster.Follow(snapshotOf(ssn, s.pods), settings)
+	change := s.cluster.Follow(snapshot.Of(ssn, s.pods.podsOf(ssn)), settings)
 	if change.Names {
 		s.rank = rankByName(s.cluster.Nodes())
 	}
