@@ -25,6 +25,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/metrics"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/plugins/deviceshare/snapshot"
@@ -116,7 +117,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := newBinder(states, nil, nobodyMustHaveDevices{}, soleLeader{}, newMetrics())
+	b := newBinder(states, nil, nobodyMustHaveDevices{}, soleLeader{}, metrics.New())
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -166,7 +167,7 @@ func TestPodsAreBoundByTheLeaderOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	lead := &reign{binds: 1}
-	b := newBinder(states, nil, nobodyMustHaveDevices{}, lead, newMetrics())
+	b := newBinder(states, nil, nobodyMustHaveDevices{}, lead, metrics.New())
 	if failed := b.Bind(client, tasks); len(failed) != 1 || !strings.Contains(failed["uid-second"], "another one leads") {
 		t.Errorf("failed: %v", failed)
 	}
@@ -199,7 +200,7 @@ func TestAGangIsBoundAFewPodsAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBinder(nodes.NewCluster(nil, nil).Pods(), nil, nobodyMustHaveDevices{}, soleLeader{}, newMetrics())
+	b := newBinder(nodes.NewCluster(nil, nil).Pods(), nil, nobodyMustHaveDevices{}, soleLeader{}, metrics.New())
 	var calls sync.WaitGroup
 	for i := range pods {
 		task := api.NewTaskInfo(podOf(fmt.Sprint("p", i), "g"))

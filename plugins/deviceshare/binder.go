@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/metrics"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/plugins/deviceshare/waiting"
@@ -42,14 +43,14 @@ type Binder struct {
 	report  Reporter
 	devices deviceRule
 	lead    Leadership
-	metrics *Metrics
+	metrics *metrics.Metrics
 	// places has room for the calls that may be under way.
 	places chan struct{}
 }
 
 // newBinder returns a binder with room for bindsAtOnce calls.
-func newBinder(pods *nodes.Pods, report Reporter, devices deviceRule, lead Leadership, metrics *Metrics) *Binder {
-	return &Binder{pods: pods, report: report, devices: devices, lead: lead, metrics: metrics, places: make(chan struct{}, bindsAtOnce)}
+func newBinder(pods *nodes.Pods, report Reporter, devices deviceRule, lead Leadership, m *metrics.Metrics) *Binder {
+	return &Binder{pods: pods, report: report, devices: devices, lead: lead, metrics: m, places: make(chan struct{}, bindsAtOnce)}
 }
 
 // Leadership says whether this process may bind pods: of several schedulers one does at a time.
@@ -127,7 +128,7 @@ func (b *Binder) bindTask(client kubernetes.Interface, t *api.TaskInfo) (err err
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
 	}
 	if decided != nil {
-		b.metrics.observePlacement(time.Since(t.Pod.CreationTimestamp.Time))
+		b.metrics.ObservePlacement(time.Since(t.Pod.CreationTimestamp.Time))
 	}
 	if fallback != nil {
 		object := nodes.PodReference(t.Pod)

@@ -33,7 +33,7 @@ func (s *Store) readArguments(raw framework.Arguments) arguments.Reading {
 	if !read.IsOther {
 		return read
 	}
-	s.metrics.argumentMistakes.Set(float64(len(read.Mistakes)))
+	s.metrics.ArgumentMistakes.Set(float64(len(read.Mistakes)))
 	for _, m := range read.Mistakes {
 		klog.ErrorS(nil, "Mistake in the arguments of plugin "+PluginName, "argument", m.Path, "mistake", m.Message,
 			"keepsEarlier", read.Usable && !read.IsAdopted, "stopsPods", !read.Usable)

@@ -256,7 +256,7 @@ func (e *evictions) undoEviction(t *api.TaskInfo) { delete(e.now, t.UID) }
 // countEvictions counts the pods that an action, which has just ended, has evicted.
 func (e *evictions) countEvictions(action string) {
 	if n := len(e.now); n > 0 {
-		e.store.metrics.evictions.WithLabelValues(action).Add(float64(n))
+		e.store.metrics.CountEvictions(action, n)
 		clear(e.now)
 	}
 }

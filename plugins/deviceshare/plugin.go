@@ -52,7 +52,7 @@ func (p *Plugin) Name() string { return PluginName }
 // OnSessionOpen brings the ledgers up to date and takes part in the session.
 func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 	start := time.Now()
-	defer func() { p.store.metrics.sessionOpen.Observe(time.Since(start).Seconds()) }()
+	defer func() { p.store.metrics.SessionOpen.Observe(time.Since(start).Seconds()) }()
 
 	if p.joinSession(ssn) {
 		p.registerCallbacks(ssn)

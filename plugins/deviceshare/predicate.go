@@ -98,7 +98,7 @@ func (j *judge) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 		}
 		return nil
 	}
-	j.store.metrics.countRefusals(&refused)
+	j.store.metrics.CountRefusals(&refused)
 	text, curable := j.describeRefusal(a, n, &refused)
 	return refusalOn(t, info, curable && w.MayEvictOn(n.Inventory, &a.request), text)
 }

@@ -184,7 +184,7 @@ func inhabited(t *testing.T, n int) []apiruntime.Object {
 func (c *cycles) opening() time.Duration {
 	c.t.Helper()
 	var m dto.Metric
-	if err := c.store.metrics.sessionOpen.Write(&m); err != nil {
+	if err := c.store.metrics.SessionOpen.Write(&m); err != nil {
 		c.t.Fatal(err)
 	}
 	return time.Duration(m.GetHistogram().GetSampleSum() * float64(time.Second))

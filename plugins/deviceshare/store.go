@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -18,6 +19,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/arguments"
+	"deviceshare/plugins/deviceshare/metrics"
 	"deviceshare/plugins/deviceshare/mix"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/page"
@@ -62,7 +64,7 @@ type Store struct {
 	lead     Leadership
 	pulse    *liveness.Pulse
 	signer   Signer
-	metrics  *Metrics
+	metrics  *metrics.Metrics
 	now      func() time.Time
 	began    time.Time
 
@@ -132,7 +134,7 @@ func NewStore(o Options) *Store {
 	if s.lead == nil {
 		s.lead = soleLeader{}
 	}
-	s.metrics = newMetrics()
+	s.metrics = metrics.New()
 	if o.Config == nil {
 		s.Configure(nodes.DefaultSettings())
 	}
@@ -174,6 +176,22 @@ func (s *Store) Binder() cache.Binder {
 
 // LedgerHandler answers at page.Path with who holds what.
 func (s *Store) LedgerHandler() http.Handler { return page.Handler(s.cluster) }
+
+// Describe implements prometheus.Collector.
+func (s *Store) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(s, out) }
+
+// Collect implements prometheus.Collector. Safe for concurrent use.
+func (s *Store) Collect(out chan<- prometheus.Metric) {
+	last := part(s.part.Load())
+	state := metrics.State{
+		TakesPart: last == takesPart, IsAside: last == standsAway,
+		Config: s.versions.Load(), Cluster: s.cluster, Waiting: s.waiting.Counts(),
+	}
+	if now := s.mix.Current(); now != nil {
+		state.MeasureFree = now.Usable
+	}
+	s.metrics.Collect(out, state)
+}
 
 // mustHaveDevices reports whether a pod asks for devices and the plugin is there to
 // give them. Safe for concurrent use.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+// Package metrics has the scheduler's metrics of devices.
+package metrics
 
 import (
 	"maps"
@@ -10,36 +11,56 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/deviceshare/waiting/news"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
 
-// Metrics counts what the plugin does. What it knows is read from the store when
+// Metrics counts what the plugin does. What it knows is read from a State when
 // somebody asks, so that keeping it up to date costs sessions nothing.
 type Metrics struct {
+	// SessionOpen is the time that the beginning of a session takes, in seconds.
+	SessionOpen prometheus.Histogram
+	// ArgumentMistakes is how many mistakes the plugin's arguments have.
+	ArgumentMistakes prometheus.Gauge
+
 	refusals         [sharing.Reasons]prometheus.Counter
 	refusalsByReason *prometheus.CounterVec
-	sessionOpen      prometheus.Histogram
-	argumentMistakes prometheus.Gauge
 	placementWait    prometheus.Histogram
 	evictions        *prometheus.CounterVec
 	gauges           gauges
 }
 
-func newMetrics() *Metrics {
+// State is what the plugin knows.
+type State struct {
+	// TakesPart says that the plugin took part in the last session, IsAside that there was one in
+	// which it did not: what was true in its last session need not be true now.
+	TakesPart, IsAside bool
+	// Config is which configuration is in force, nil if none was read.
+	Config  *wire.ConfigVersions
+	Cluster *nodes.Cluster
+	// Waiting is who waits, nil if that is not known.
+	Waiting *waiting.Counts
+	// MeasureFree says how much of devices is free, and how much of that the next pods can use; nil
+	// before enough pods have arrived.
+	MeasureFree func([][]sharing.View) (free, usable float64, ok bool)
+}
+
+// New returns metrics of a plugin that has done nothing.
+func New() *Metrics {
 	m := &Metrics{
-		gauges: storeGauges(),
+		gauges: newGauges(),
 		refusalsByReason: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deviceshare_predicate_refusals_total",
 			Help: "Nodes refused to a pod, by each reason a device of the node was refused for.",
 		}, []string{"reason"}),
-		sessionOpen: prometheus.NewHistogram(prometheus.HistogramOpts{
+		SessionOpen: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "deviceshare_session_open_seconds",
 			Help:    "Time to bring the ledgers up to date at the begin of a session.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
 		}),
-		argumentMistakes: prometheus.NewGauge(prometheus.GaugeOpts{
+		ArgumentMistakes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "deviceshare_argument_mistakes",
 			Help: "Mistakes in the arguments of the plugin. Above zero, earlier arguments stay in force.",
 		}),
@@ -62,8 +83,8 @@ func newMetrics() *Metrics {
 	return m
 }
 
-// countRefusals counts a refused node. Safe for concurrent use.
-func (m *Metrics) countRefusals(r *sharing.Refusals) {
+// CountRefusals counts a refused node. Safe for concurrent use.
+func (m *Metrics) CountRefusals(r *sharing.Refusals) {
 	for reason := sharing.Fits + 1; reason < sharing.Reasons; reason++ {
 		if r.Count[reason] > 0 {
 			m.refusals[reason].Inc()
@@ -71,15 +92,18 @@ func (m *Metrics) countRefusals(r *sharing.Refusals) {
 	}
 }
 
-// observePlacement counts a pod with devices that was bound so long after it was made. Safe for
+// ObservePlacement counts a pod with devices that was bound so long after it was made. Safe for
 // concurrent use.
-func (m *Metrics) observePlacement(after time.Duration) {
+func (m *Metrics) ObservePlacement(after time.Duration) {
 	m.placementWait.Observe(max(0, after.Seconds()))
 }
 
-var _ prometheus.Collector = (*Store)(nil)
+// CountEvictions counts pods with devices that an action of Volcano has evicted.
+func (m *Metrics) CountEvictions(action string, pods int) {
+	m.evictions.WithLabelValues(action).Add(float64(pods))
+}
 
-// gauge is one thing read from the store when somebody asks.
+// gauge is one thing read from the plugin when somebody asks.
 type gauge struct{ desc *prometheus.Desc }
 
 func newGauge(name, help string, labels ...string) gauge {
@@ -90,7 +114,7 @@ func (g gauge) sendValue(out chan<- prometheus.Metric, v float64, labels ...stri
 	out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, labels...)
 }
 
-// gauges are the things read from the store.
+// gauges are the things read from the plugin.
 type gauges struct {
 	enabled                              gauge
 	undecodable, edited, unplaced        gauge
@@ -102,7 +126,7 @@ type gauges struct {
 	freeDevices, freeUsable              gauge
 }
 
-func storeGauges() gauges {
+func newGauges() gauges {
 	device, why := []string{"node", "device", "mode"}, []string{"queue", "reason"}
 	return gauges{
 		enabled: newGauge("plugin_enabled",
@@ -131,37 +155,34 @@ func storeGauges() gauges {
 	}
 }
 
-// Describe sends the metrics whose names are known beforehand.
-func (s *Store) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(s, out) }
-
 // Collect sends every metric. Safe for concurrent use.
-func (s *Store) Collect(out chan<- prometheus.Metric) {
-	s.metrics.refusalsByReason.Collect(out)
-	s.metrics.sessionOpen.Collect(out)
-	s.metrics.placementWait.Collect(out)
-	s.metrics.evictions.Collect(out)
+func (m *Metrics) Collect(out chan<- prometheus.Metric, s State) {
+	m.refusalsByReason.Collect(out)
+	m.SessionOpen.Collect(out)
+	m.placementWait.Collect(out)
+	m.evictions.Collect(out)
 	enabled := 0.0
-	if part(s.part.Load()) == takesPart {
+	if s.TakesPart {
 		enabled = 1
 	}
-	s.metrics.gauges.enabled.sendValue(out, enabled)
-	if part(s.part.Load()) == standsAway {
-		return // what was true in its last session need not be true now
+	m.gauges.enabled.sendValue(out, enabled)
+	if s.IsAside {
+		return
 	}
-	s.metrics.argumentMistakes.Collect(out)
+	m.ArgumentMistakes.Collect(out)
 
-	known := s.cluster.Copy()
-	s.collectConfig(out, known)
-	s.metrics.gauges.collectNodes(out, known)
-	s.collectFree(out, known)
-	if counts := s.waiting.Counts(); counts != nil {
-		counts.Each(func(queue string, cause news.Cause, pods int, memory sharing.Bytes) {
-			s.metrics.gauges.waitingPods.sendValue(out, float64(pods), queue, cause.String())
-			s.metrics.gauges.waitingMemory.sendValue(out, float64(memory), queue, cause.String())
+	known := s.Cluster.Copy()
+	m.gauges.collectConfig(out, s.Config, known)
+	m.gauges.collectNodes(out, known)
+	m.gauges.collectFree(out, s.MeasureFree, known)
+	if s.Waiting != nil {
+		s.Waiting.Each(func(queue string, cause news.Cause, pods int, memory sharing.Bytes) {
+			m.gauges.waitingPods.sendValue(out, float64(pods), queue, cause.String())
+			m.gauges.waitingMemory.sendValue(out, float64(memory), queue, cause.String())
 		})
 	}
-	s.metrics.gauges.assumed.sendValue(out, float64(s.cluster.Pods().Decisions()))
-	s.metrics.gauges.warming.sendValue(out, float64(len(s.cluster.Pods().Awaited())))
+	m.gauges.assumed.sendValue(out, float64(s.Cluster.Pods().Decisions()))
+	m.gauges.warming.sendValue(out, float64(len(s.Cluster.Pods().Awaited())))
 }
 
 // collectNodes sends what is known of the nodes.
@@ -188,12 +209,11 @@ func (g *gauges) collectNodes(out chan<- prometheus.Metric, known map[string]*no
 
 // collectConfig sends which configuration is in force here and how many nodes have
 // another one. A node that does not say is not counted: its device plugin is older.
-func (s *Store) collectConfig(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
+func (g *gauges) collectConfig(out chan<- prometheus.Metric, inForce *wire.ConfigVersions, known map[string]*nodes.Node) {
 	var ours wire.ConfigVersions // empty until one was read
-	if v := s.versions.Load(); v != nil {
-		ours = *v
+	if inForce != nil {
+		ours = *inForce
 	}
-	g := &s.metrics.gauges
 	g.config.sendValue(out, 1, ours.Device, ours.Node, ours.Geometry)
 	disagreeing := 0
 	for _, n := range known {
@@ -210,9 +230,8 @@ func (s *Store) collectConfig(out chan<- prometheus.Metric, known map[string]*no
 
 // collectFree sends how much is free, and how much of it is usable to pods as they arrived last.
 // Nothing is sent before enough pods have arrived, nor a ratio while nothing is free.
-func (s *Store) collectFree(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
-	mix := s.mix.Current()
-	if mix == nil {
+func (g *gauges) collectFree(out chan<- prometheus.Metric, measure func([][]sharing.View) (free, usable float64, ok bool), known map[string]*nodes.Node) {
+	if measure == nil {
 		return
 	}
 	var all [][]sharing.View
@@ -221,13 +240,13 @@ func (s *Store) collectFree(out chan<- prometheus.Metric, known map[string]*node
 			all = append(all, n.Ledger.Views())
 		}
 	}
-	free, usable, ok := mix.Usable(all)
+	free, usable, ok := measure(all)
 	if !ok {
 		return
 	}
-	s.metrics.gauges.freeDevices.sendValue(out, free)
+	g.freeDevices.sendValue(out, free)
 	if free > 0 {
-		s.metrics.gauges.freeUsable.sendValue(out, usable/free)
+		g.freeUsable.sendValue(out, usable/free)
 	}
 }
 
