@@ -5,21 +5,24 @@
 // refusals into reservations, scores, fit errors and annotations. It decides nothing
 // about devices itself.
 //
-// Six packages share the work, and each knows only those below it:
+// These packages share the work, and each knows only those below it:
 //
-//	deviceshare   one session: what a task asks, what a node answers, who is evicted
-//	waiting       why a pod waits
-//	queues        the limits of queues
-//	mix           what pods ask for, learned from those that arrived
-//	nodes         what is on the nodes, from one snapshot to the next
-//	podstate      what one pod holds, from the decision until it has ended
+//	deviceshare     one session: what a task asks, what a node answers, who is evicted
+//	metrics, page   what is told of it, to Prometheus and as JSON
+//	waiting         why a pod waits
+//	queues          the limits of queues
+//	mix             what pods ask for, learned from those that arrived
+//	arguments       what the scheduler's configuration says
+//	snapshot        a session of Volcano, as package nodes reads it
+//	nodes           what is on the nodes, from one snapshot to the next
+//	podstate        what one pod holds, from the decision until it has ended
 //
 // A session's own reservations live in an overlay, which is thrown away when the session
 // closes. What the session commits becomes the decision of the pod's state. Nothing in
 // the scheduling loop talks to the API server: the placement travels on the Binding.
 //
-// What is different in other versions of Volcano is in compat.go, and in files named volcano.go of
-// queues and waiting.
+// What is different in other versions of Volcano is in compat.go and snapshot, and in files named
+// volcano.go of queues and waiting.
 //
 // Concurrency: Volcano runs sessions in one goroutine and calls predicates and scores
 // from many. Those only read. What outlives a session is in Store and nodes.Cluster. It
