@@ -39,25 +39,25 @@ const (
 	reviewPatience = 5 * time.Second
 )
 
-// Verdict is whether a request may have a page.
-type Verdict int
+// verdict is whether a request may have a page.
+type verdict int
 
 // The verdicts. The zero value grants nothing.
 const (
-	// NoToken is a request without a token that could be one.
-	NoToken Verdict = iota
-	// UnknownToken is a token that the API server does not accept.
-	UnknownToken
-	// Forbidden is a user who may not get the path.
-	Forbidden
-	// Granted is a user who may.
-	Granted
+	// noToken is a request without a token that could be one.
+	noToken verdict = iota
+	// unknownToken is a token that the API server does not accept.
+	unknownToken
+	// forbidden is a user who may not get the path.
+	forbidden
+	// granted is a user who may.
+	granted
 )
 
 // decision is what the API server said of a token and a path.
 type decision struct {
-	verdict Verdict
-	// user is whose token it is, empty for UnknownToken.
+	verdict verdict
+	// user is whose token it is, empty for unknownToken.
 	user string
 }
 
@@ -122,7 +122,7 @@ func (a *Access) authorizeToken(ctx context.Context, token, path string) (decisi
 	switch {
 	case err != nil:
 		return decision{}, err
-	case d.verdict == Granted:
+	case d.verdict == granted:
 		a.granted.Add(k, d, grantedFor)
 	default:
 		a.refused.Add(k, d, refusedFor)
@@ -144,7 +144,7 @@ func (a *Access) reviewToken(ctx context.Context, token, path string) (decision,
 		return decision{}, fmt.Errorf("ask whose token this is: %w", err)
 	}
 	if !who.Status.Authenticated || who.Status.User.Username == "" {
-		return decision{verdict: UnknownToken}, nil
+		return decision{verdict: unknownToken}, nil
 	}
 	user := who.Status.User
 	may, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
@@ -157,9 +157,9 @@ func (a *Access) reviewToken(ctx context.Context, token, path string) (decision,
 		return decision{}, fmt.Errorf("ask whether user %q may get %s: %w", user.Username, path, err)
 	}
 	if !may.Status.Allowed || may.Status.Denied {
-		return decision{Forbidden, user.Username}, nil
+		return decision{forbidden, user.Username}, nil
 	}
-	return decision{Granted, user.Username}, nil
+	return decision{granted, user.Username}, nil
 }
 
 // convertExtra is what one API calls authentication.ExtraValue and the other

@@ -32,7 +32,7 @@ func (a *Access) Guard(path string, page http.Handler) http.Handler {
 		}
 		token, ok := parseBearerToken(r.Header.Values("Authorization"))
 		if !ok {
-			writeRefusal(w, decision{verdict: NoToken}, path)
+			writeRefusal(w, decision{verdict: noToken}, path)
 			return
 		}
 		address := stripPort(r.RemoteAddr)
@@ -44,7 +44,7 @@ func (a *Access) Guard(path string, page http.Handler) http.Handler {
 		switch d, err := a.authorizeToken(r.Context(), token, path); {
 		case err != nil:
 			writeReviewError(w, err)
-		case d.verdict != Granted:
+		case d.verdict != granted:
 			writeRefusal(w, d, path)
 		default:
 			page.ServeHTTP(w, r)
@@ -86,14 +86,14 @@ func stripPort(address string) string {
 
 // writeRefusal says why a request does not get the page, and what to do.
 func writeRefusal(w http.ResponseWriter, d decision, path string) {
-	if d.verdict == Forbidden {
+	if d.verdict == forbidden {
 		http.Error(w, fmt.Sprintf("user %q may not get %s: bind ClusterRole %s to it, "+
 			"as in \"kubectl create clusterrolebinding\"", d.user, path, ReaderRole), http.StatusForbidden)
 		return
 	}
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	why := "this page names pods of all tenants and needs a bearer token"
-	if d.verdict == UnknownToken {
+	if d.verdict == unknownToken {
 		why = "the API server does not accept this bearer token, it may have expired"
 	}
 	http.Error(w, why+`: send "Authorization: Bearer TOKEN" with a token of an account that is bound to ClusterRole `+

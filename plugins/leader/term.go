@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNotLeading is returned to who would write while another process may lead.
-var ErrNotLeading = errors.New("this process does not lead: another scheduler may")
+// errNotLeading is returned to who would write while another process may lead.
+var errNotLeading = errors.New("this process does not lead: another scheduler may")
 
 // Term is the time for which this process leads, as far as it knows: until one lease duration after
 // the beginning of the last renewal that succeeded. Others count that duration from when they see
@@ -48,7 +48,7 @@ func (t *Term) Begin() (until time.Time, done func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.isLeading() {
-		return time.Time{}, nil, ErrNotLeading
+		return time.Time{}, nil, errNotLeading
 	}
 	t.writes.Add(1)
 	return t.until.steady, t.writes.Done, nil

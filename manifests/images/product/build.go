@@ -70,7 +70,7 @@ func (b Builder) BaseDir(arch string) string { return filepath.Join(b.archDir(ar
 
 // fetchInputs gets what the images take from elsewhere, and returns the C compiler.
 func (b Builder) fetchInputs(ctx context.Context, p Platform) (cc string, err error) {
-	if cc, err = p.CC(ctx, b.Progress); err != nil {
+	if cc, err = p.findCompiler(ctx, b.Progress); err != nil {
 		return "", err
 	}
 	return cc, b.buildBase(ctx, p)

@@ -45,9 +45,9 @@ func ParsePlatforms(list string) ([]Platform, error) {
 	return out, nil
 }
 
-// CC is the C compiler for the platform. On a machine of another architecture Debian's cross
-// compiler is used, and installed where root may do it.
-func (p Platform) CC(ctx context.Context, progress func(string)) (string, error) {
+// findCompiler returns the C compiler for the platform. On a machine of another architecture
+// Debian's cross compiler is used, and installed where root may do it.
+func (p Platform) findCompiler(ctx context.Context, progress func(string)) (string, error) {
 	if p.Arch == runtime.GOARCH {
 		return "gcc", nil
 	}

@@ -47,8 +47,8 @@ func (p Product) Program() string { return "deviceshare-" + p.Name }
 // HasBase reports whether the image has files of Debian packages.
 func (p Product) HasBase() bool { return p.isDynamic }
 
-// ImageName is the full name of the product's image, as a container runtime stores it.
-func (p Product) ImageName(version string) (string, error) {
+// formatImageName returns the full name of the product's image, as a container runtime stores it.
+func (p Product) formatImageName(version string) (string, error) {
 	named, err := reference.ParseNormalizedNamed("deviceshare/" + p.Name)
 	if err != nil {
 		return "", fmt.Errorf("name the image of the %s: %w", p.Name, err)
@@ -88,9 +88,9 @@ const hook = "nvidia-cdi-hook"
 // too.
 const ownHook = "deviceshare-hook"
 
-// OwnFiles are the files of the image that are compiled for it: place in the image to file
+// listOwnFiles lists the files of the image that are compiled for it: place in the image to file
 // below the directory with what was built for one architecture.
-func (p Product) OwnFiles() map[string]string {
+func (p Product) listOwnFiles() map[string]string {
 	files := map[string]string{p.Place[1:]: filepath.Join("bin", p.Program())}
 	if p.isDynamic {
 		for file, place := range libraries {
@@ -105,7 +105,7 @@ func (p Product) OwnFiles() map[string]string {
 
 // imageSpec describes the image for one architecture, of what is built in dir.
 func (p Product) imageSpec(arch, dir, version, revision string) (image.Spec, error) {
-	name, err := p.ImageName(version)
+	name, err := p.formatImageName(version)
 	if err != nil {
 		return image.Spec{}, err
 	}
@@ -115,7 +115,7 @@ func (p Product) imageSpec(arch, dir, version, revision string) (image.Spec, err
 			return image.Spec{}, err
 		}
 	}
-	for place, file := range maps.All(p.OwnFiles()) {
+	for place, file := range maps.All(p.listOwnFiles()) {
 		s.Files = append(s.Files, image.File{Path: place, Source: filepath.Join(dir, file), Mode: 0o755})
 	}
 	return s, nil

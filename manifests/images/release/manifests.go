@@ -48,7 +48,7 @@ func (m manifests) chartVersion() (string, error) {
 	if err := yaml.Unmarshal(text, &chart); err != nil {
 		return "", fmt.Errorf("read the chart: %w", err)
 	}
-	if err := CheckVersion(chart.AppVersion); err != nil {
+	if err := checkVersion(chart.AppVersion); err != nil {
 		return "", fmt.Errorf("read the chart: appVersion: %w", err)
 	}
 	return chart.AppVersion, nil

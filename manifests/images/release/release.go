@@ -23,8 +23,8 @@ import (
 // out, because the tag of an image cannot have it.
 var versionForm = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z][0-9A-Za-z.-]*)?$`)
 
-// CheckVersion returns an error that says what a version looks like.
-func CheckVersion(version string) error {
+// checkVersion returns an error that says what a version looks like.
+func checkVersion(version string) error {
 	if !versionForm.MatchString(version) {
 		return fmt.Errorf("version %q: want a semantic version such as v0.2.0 or v0.2.0-rc.1", version)
 	}
@@ -35,7 +35,7 @@ func CheckVersion(version string) error {
 // time that the list of contents names, downloads the address below which people will find the
 // files, "" if it is not known. It returns the names of the files.
 func Make(ctx context.Context, b product.Builder, dir, downloads string, created time.Time) ([]string, error) {
-	if err := CheckVersion(b.Version); err != nil {
+	if err := checkVersion(b.Version); err != nil {
 		return nil, err
 	}
 	unfinished := dir + ".new"

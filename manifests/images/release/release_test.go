@@ -27,7 +27,7 @@ func TestVersionsAreSemantic(t *testing.T) {
 		"v0.2.0": true, "v1.10.3-rc.1": true,
 		"0.2.0": false, "v0.2": false, "v01.2.0": false, "v1.0.0+x": false, "v1.0.0-": false, "": false, "latest": false,
 	} {
-		if err := CheckVersion(version); (err == nil) != good {
+		if err := checkVersion(version); (err == nil) != good {
 			t.Errorf("version %q: %v", version, err)
 		}
 	}

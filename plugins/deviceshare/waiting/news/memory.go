@@ -18,7 +18,7 @@ type Memory struct {
 }
 
 type entry struct {
-	told  Told
+	told  lastTold
 	round uint64
 }
 

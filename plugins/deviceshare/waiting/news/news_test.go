@@ -14,27 +14,27 @@ import (
 func TestTextsDifferInNumbersOrInWords(t *testing.T) {
 	cases := map[string]struct {
 		old, text string
-		want      Change
+		want      change
 	}{
-		"the same":                          {"3 of 8", "3 of 8", Nothing},
-		"another number":                    {"3 of 8", "4 of 8", Numbers},
-		"a longer number":                   {"3 of 8 devices", "12 of 128 devices", Numbers},
-		"another word":                      {"3 short of free memory (NotEnoughMemory)", "3 out of service (Unhealthy)", Words},
-		"one more reason":                   {"3 out of service (Unhealthy)", "3 out of service (Unhealthy), 1 in a mode that the pod does not accept (WrongMode)", Words},
-		"a number where none was":           {"node", "node 3", Words},
-		"a number less":                     {"3 and 4", "3 and", Words},
-		"nothing was told":                  {"", "3", Words},
-		"a number at the end":               {"a 1", "a 2", Numbers},
-		"a number at the begin":             {"1 a", "2 a", Numbers},
-		"a number sign instead of a number": {"a # b", "a 3 b", Words},
+		"the same":                          {"3 of 8", "3 of 8", noChange},
+		"another number":                    {"3 of 8", "4 of 8", numbersChanged},
+		"a longer number":                   {"3 of 8 devices", "12 of 128 devices", numbersChanged},
+		"another word":                      {"3 short of free memory (NotEnoughMemory)", "3 out of service (Unhealthy)", wordsChanged},
+		"one more reason":                   {"3 out of service (Unhealthy)", "3 out of service (Unhealthy), 1 in a mode that the pod does not accept (WrongMode)", wordsChanged},
+		"a number where none was":           {"node", "node 3", wordsChanged},
+		"a number less":                     {"3 and 4", "3 and", wordsChanged},
+		"nothing was told":                  {"", "3", wordsChanged},
+		"a number at the end":               {"a 1", "a 2", numbersChanged},
+		"a number at the begin":             {"1 a", "2 a", numbersChanged},
+		"a number sign instead of a number": {"a # b", "a 3 b", wordsChanged},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Difference(c.old, c.text); got != c.want {
-				t.Errorf("Difference(%q, %q) = %v, want %v", c.old, c.text, got, c.want)
+			if got := compareTexts(c.old, c.text); got != c.want {
+				t.Errorf("compareTexts(%q, %q) = %v, want %v", c.old, c.text, got, c.want)
 			}
 			if c.old != "" {
-				if got := Difference(c.text, c.old); got != c.want {
+				if got := compareTexts(c.text, c.old); got != c.want {
 					t.Errorf("the other way round: %v, want %v", got, c.want)
 				}
 			}
@@ -49,15 +49,15 @@ func FuzzDifference(f *testing.F) {
 	f.Add("0", "\x00")
 	numbers := regexp.MustCompile(`[0-9]+`)
 	f.Fuzz(func(t *testing.T, old, text string) {
-		want := Words
+		want := wordsChanged
 		switch {
 		case old == text:
-			want = Nothing
+			want = noChange
 		case slices.Equal(numbers.Split(old, -1), numbers.Split(text, -1)):
-			want = Numbers
+			want = numbersChanged
 		}
-		if got := Difference(old, text); got != want {
-			t.Errorf("Difference(%q, %q) = %v, want %v", old, text, got, want)
+		if got := compareTexts(old, text); got != want {
+			t.Errorf("compareTexts(%q, %q) = %v, want %v", old, text, got, want)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func TestAPodIsToldByTheStory(t *testing.T) {
 }
 
 func TestNumbersThatNeverRestAreToldAsOftenAsEventsAreKept(t *testing.T) {
-	var told Told
+	var told lastTold
 	news := 0
 	for now := range int64(3600) {
 		next, is := told.After(Nodes, fmt.Sprintf("%d used", now), now)
@@ -115,7 +115,7 @@ func TestNumbersThatNeverRestAreToldAsOftenAsEventsAreKept(t *testing.T) {
 		}
 		told = next
 	}
-	if want := Allowance - Reserve + 3600/Refill; news < want-1 || news > want {
+	if want := Allowance - Reserve + 3600/refill; news < want-1 || news > want {
 		t.Errorf("%d texts in an hour, want about %d", news, want)
 	}
 	if _, is := told.After(Queue, "the queue is closed", 3600); !is {
@@ -127,7 +127,7 @@ func TestNumbersThatNeverRestAreToldAsOftenAsEventsAreKept(t *testing.T) {
 func TestWhatIsToldWithoutNewWordsIsNeverDroppedByTheFilterOfEvents(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		var told Told
+		var told lastTold
 		tokens, last := 25.0, int64(0)
 		for now := int64(0); now < 20000; now += r.Int64N(30) {
 			next, news := told.After(Nodes, fmt.Sprintf("%d %s", r.IntN(1000), []string{"used", "full"}[r.IntN(2)]), now)

@@ -11,15 +11,15 @@ const (
 	Allowance = 20
 	// Reserve is how many of them are kept for other causes: nothing else is told with them.
 	Reserve = 5
-	// Refill is after how many seconds one more is allowed.
-	Refill = 300
-	// Spacing is for how many seconds a pod is told nothing else about the same cause after it was
+	// refill is after how many seconds one more is allowed.
+	refill = 300
+	// spacing is for how many seconds a pod is told nothing else about the same cause after it was
 	// told anything, and how long other words must have been true before they are told.
-	Spacing = 2
+	spacing = 2
 )
 
-// Told is what one pod was last told. The zero value is a pod that was told nothing.
-type Told struct {
+// lastTold is what one pod was last told. The zero value is a pod that was told nothing.
+type lastTold struct {
 	// Text is what it was told, "" for nothing, and Cause for which it waited then.
 	Text  string
 	Cause Cause
@@ -33,18 +33,18 @@ type Told struct {
 	Counted int64
 }
 
-// Change is what makes a text different from another.
-type Change int
+// change is what makes a text different from another.
+type change int
 
 // The changes, the smaller one first.
 const (
-	Nothing Change = iota
-	Numbers        // the texts differ in numbers only
-	Words          // they differ in words
+	noChange       change = iota
+	numbersChanged        // the texts differ in numbers only
+	wordsChanged          // they differ in words
 )
 
 // isNews reports whether a cause is another one than the pod was told of: that is told at once.
-func (t Told) isNews(cause Cause) bool { return t.Text == "" || t.Cause != cause }
+func (t lastTold) isNews(cause Cause) bool { return t.Text == "" || t.Cause != cause }
 
 // After returns what the pod has been told when it waits for a cause with a text at that time, and
 // whether that is something new. An empty text is no reason: the pod keeps what it was told.
@@ -52,59 +52,59 @@ func (t Told) isNews(cause Cause) bool { return t.Text == "" || t.Cause != cause
 // Another cause is told at once. So is the first text. Other numbers, and other words about the
 // same cause, are told as often as the allowance permits; words only once they last. One device of
 // many that comes and goes is therefore not told to each pod that waits.
-func (t Told) After(cause Cause, text string, now int64) (next Told, news bool) {
-	change := Difference(t.Text, text)
-	if change == Nothing || text == "" {
+func (t lastTold) After(cause Cause, text string, now int64) (next lastTold, news bool) {
+	differs := compareTexts(t.Text, text)
+	if differs == noChange || text == "" {
 		t.Next, t.Since = "", 0
 		return t, false
 	}
 	t = t.withRefill(now)
 	if !t.isNews(cause) {
-		if change == Numbers {
+		if differs == numbersChanged {
 			t.Next, t.Since = "", 0
 		}
-		if change == Words && !t.hasPending(text, now) {
+		if differs == wordsChanged && !t.hasPending(text, now) {
 			t.Next, t.Since = text, now
 			return t, false
 		}
-		settling := change == Words && now-t.Since < Spacing
-		if settling || now-t.At < Spacing || t.Spent >= Allowance-Reserve {
+		settling := differs == wordsChanged && now-t.Since < spacing
+		if settling || now-t.At < spacing || t.Spent >= Allowance-Reserve {
 			return t, false
 		}
 	}
-	return Told{Text: text, Cause: cause, At: now, Spent: min(t.Spent+1, Allowance), Counted: t.Counted}, true
+	return lastTold{Text: text, Cause: cause, At: now, Spent: min(t.Spent+1, Allowance), Counted: t.Counted}, true
 }
 
 // hasPending reports whether the words of a text have been true before this time.
-func (t Told) hasPending(text string, now int64) bool {
-	return t.Next != "" && now >= t.Since && Difference(t.Next, text) != Words
+func (t lastTold) hasPending(text string, now int64) bool {
+	return t.Next != "" && now >= t.Since && compareTexts(t.Next, text) != wordsChanged
 }
 
 // withRefill gives back what time has earned. A clock that was set back earns nothing.
-func (t Told) withRefill(now int64) Told {
+func (t lastTold) withRefill(now int64) lastTold {
 	if t.Spent == 0 || now < t.Counted {
 		t.Counted = now
 		return t
 	}
-	earned := (now - t.Counted) / Refill
+	earned := (now - t.Counted) / refill
 	t.Spent -= int(min(earned, int64(t.Spent)))
-	t.Counted += earned * Refill
+	t.Counted += earned * refill
 	return t
 }
 
-// Difference compares two texts.
-func Difference(old, text string) Change {
+// compareTexts compares two texts.
+func compareTexts(old, text string) change {
 	if old == text {
-		return Nothing
+		return noChange
 	}
 	for {
 		a, oldRest := splitAtNumber(old)
 		b, textRest := splitAtNumber(text)
 		if a != b {
-			return Words
+			return wordsChanged
 		}
 		if oldRest == "" && textRest == "" {
-			return Numbers
+			return numbersChanged
 		}
 		old, text = oldRest, textRest
 	}
