@@ -19,7 +19,6 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
-	"deviceshare/sharing/policy"
 	"deviceshare/sharing/wire"
 	"deviceshare/view/capture"
 )
@@ -90,16 +89,6 @@ func (c *Cluster) isWaiting(p *corev1.Pod) bool {
 // asksForDevices reports whether a pod asks for devices, or by names that nobody serves.
 func (c *Cluster) asksForDevices(p *corev1.Pod) bool {
 	return corepod.Asks(p, c.settings.Names) || corepod.AsksUnserved(p, c.settings.Names)
-}
-
-// policyOf is the policy that the pod names, else the scheduler's default one. It orders what is
-// tried. What fits is the same by all policies, but for a search that gives up, see package place:
-// what the scheduler has learned or was told to weigh need not be known here.
-func policyOf(r *sharing.PodRequest) policy.Policy {
-	if named, ok := policy.Named(r.Policy); ok {
-		return named
-	}
-	return policy.Fragmentation(nil)
 }
 
 // findPod returns a pod by its name.

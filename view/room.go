@@ -9,6 +9,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
+	"deviceshare/sharing/policy"
 )
 
 // capacityCache finds out what of devices pods can still get, once for devices that are alike.
@@ -64,7 +65,7 @@ func (r *capacityCache) packPartitions(v *sharing.View) freeCapacity {
 			ask := sharing.PodRequest{Owner: sharing.Owner(fmt.Sprintf("room %d", len(held))), Requests: []sharing.Request{
 				{Container: "room", Count: 1, Memory: sharing.AbsoluteMemory(memory)},
 			}}
-			placed, refused := place.Place([]sharing.View{full}, &ask, r.cluster.backends, policyOf(&ask))
+			placed, refused := place.Place([]sharing.View{full}, &ask, r.cluster.backends, policy.Fragmentation(nil))
 			if refused.Refused() {
 				break
 			}

@@ -78,20 +78,33 @@ func (c *Cluster) notesOn(p *corev1.Pod) []string {
 	if c.state.Hashed {
 		notes = append(notes, "a capture with hashed names has no sentences of the scheduler; kubectl deviceshare simulate finds them again")
 	}
-	name := p.Spec.SchedulerName
-	switch in := c.state.Installation; {
-	case name == corev1.DefaultSchedulerName:
-		notes = append(notes, fmt.Sprintf("its schedulerName is %s, which gives out no shared devices", name))
-	case in == nil || name == "":
-	case !slices.ContainsFunc(in.Programs, func(s capture.Program) bool { return slices.Contains(s.Schedulers, name) }):
-		notes = append(notes, fmt.Sprintf("its schedulerName is %s, and no scheduler of that name is installed", name))
-	case !slices.ContainsFunc(in.Programs, func(s capture.Program) bool { return s.Ready && slices.Contains(s.Schedulers, name) }):
-		notes = append(notes, fmt.Sprintf("no scheduler named %s is ready: see kubectl deviceshare doctor", name))
+	if note, found := c.noteOnScheduler(p.Spec.SchedulerName); found {
+		notes = append(notes, note)
 	}
 	if group, named := groupOf(p); named && c.groups[group] == nil && !slices.Contains(c.state.Forbidden, "list podgroups.scheduling.volcano.sh") {
 		notes = append(notes, fmt.Sprintf("its group %s does not exist: Volcano looks at the pod when it does", group))
 	}
 	return notes
+}
+
+// noteOnScheduler says what keeps the scheduler that a pod names from placing it; false if nothing
+// is known to.
+func (c *Cluster) noteOnScheduler(name string) (note string, found bool) {
+	var named []capture.Program
+	if c.state.Installation != nil {
+		named = slices.DeleteFunc(slices.Clone(c.state.Installation.Programs), func(s capture.Program) bool { return !slices.Contains(s.Schedulers, name) })
+	}
+	switch {
+	case len(named) > 0 && !slices.ContainsFunc(named, func(s capture.Program) bool { return s.Ready }):
+		return fmt.Sprintf("no scheduler named %s is ready: see kubectl deviceshare doctor", name), true
+	case len(named) > 0:
+		return "", false
+	case name == corev1.DefaultSchedulerName:
+		return fmt.Sprintf("its schedulerName is %s, which gives out no shared devices", name), true
+	case c.state.Installation != nil && name != "":
+		return fmt.Sprintf("its schedulerName is %s, and no pod of such a scheduler was found", name), true
+	}
+	return "", false
 }
 
 // describePlace answers for a pod that has a node.

@@ -58,7 +58,7 @@ func TestWhyGivesTheSchedulersWordsAndAddsWhatItCannotKnow(t *testing.T) {
 		"nothing, the cluster's own scheduler": {by("default-scheduler"), nil, true,
 			"ns/worker waits, and the scheduler has not said why: its schedulerName is default-scheduler, which gives out no shared devices.", ""},
 		"nothing, a scheduler that is not there": {by("volcan"), programs(true, "volcano"), true,
-			"ns/worker waits, and the scheduler has not said why: its schedulerName is volcan, and no scheduler of that name is installed.", ""},
+			"ns/worker waits, and the scheduler has not said why: its schedulerName is volcan, and no pod of such a scheduler was found.", ""},
 		"what the API server said of gates that are gone": {func(p *corev1.Pod) { told(p, corev1.PodReasonSchedulingGated, "non-empty scheduling gates") }, nil, true,
 			"ns/worker waits, and the scheduler has not said why: it does so within seconds, if it runs: see kubectl deviceshare doctor.", ""},
 	} {
