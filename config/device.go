@@ -80,9 +80,6 @@ func DefaultDevice() Device {
 	return d
 }
 
-// DefaultDeviceText returns the default configuration as it is written.
-func DefaultDeviceText() string { return string(defaultDevice) }
-
 // LoadDevice reads device-config.yaml. Fields that are not there keep their
 // defaults; a list of geometries replaces the default list. With any problem the
 // returned value is empty and must not be used.

@@ -4,6 +4,7 @@ package config_test
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,8 +16,18 @@ import (
 	"deviceshare/sharing/request"
 )
 
+// defaultText is the default configuration as it is written.
+func defaultText(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("default.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func TestTheDefaultsAreFreeOfProblems(t *testing.T) {
-	d, problems := config.LoadDevice([]byte(config.DefaultDeviceText()))
+	d, problems := config.LoadDevice([]byte(defaultText(t)))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

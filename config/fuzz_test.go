@@ -13,7 +13,7 @@ import (
 // FuzzDeviceConfig checks that any text gives a value in range or problems, never
 // both.
 func FuzzDeviceConfig(f *testing.F) {
-	f.Add([]byte(config.DefaultDeviceText()))
+	f.Add([]byte(defaultText(f)))
 	f.Add([]byte("nvidia: {deviceSplitCount: 3, deviceSplitCount: 4, x: }"))
 	f.Add([]byte("nvidia: &a {knownMigGeometries: [*a]}"))
 	f.Add([]byte("nvidia: {gpuMemoryFactor: 1e400, 5: 6, ? [a] : b}"))

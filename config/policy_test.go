@@ -24,7 +24,7 @@ func TestHowPartitionsAreChosen(t *testing.T) {
 			"nvidia: {migPolicy: best-fit, knownMigGeometries: [{models: [A100], allowedGeometries: " + groups + "}]}", sharing.BestFit, 1,
 		},
 		"best-fit with the default list written out is bound by it": {
-			strings.Replace(config.DefaultDeviceText(), "migPolicy: first-match", "migPolicy: best-fit", 1), sharing.BestFit, 4,
+			strings.Replace(defaultText(t), "migPolicy: first-match", "migPolicy: best-fit", 1), sharing.BestFit, 4,
 		},
 		"an entry says otherwise": {
 			"nvidia: {migPolicy: best-fit, knownMigGeometries: [{models: [A100], migPolicy: first-match, allowedGeometries: " + groups + "}]}", sharing.FirstMatch, 1,

@@ -288,7 +288,7 @@ func TestTheConfigMapsHoldTheDefaults(t *testing.T) {
 	for _, m := range all[*corev1.ConfigMap](decode(t, read(t, installFile))) {
 		switch m.Name {
 		case config.DeviceName:
-			if got, want := m.Data[config.DeviceKey], config.DefaultDeviceText(); strings.TrimSpace(got) != strings.TrimSpace(want) {
+			if got, want := m.Data[config.DeviceKey], read(t, "../config/default.yaml"); strings.TrimSpace(got) != strings.TrimSpace(want) {
 				t.Error("device-config.yaml is not the default of package config: copy config/default.yaml to chart/files/device-config.yaml")
 			}
 		case config.NodeName:

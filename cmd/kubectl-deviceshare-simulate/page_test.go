@@ -21,8 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"deviceshare/config"
-	"deviceshare/plugins/deviceshare/offline"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 	"deviceshare/view"
@@ -96,10 +94,18 @@ func running(name, node string, device int, mib int64) *corev1.Pod {
 	return p
 }
 
-// write writes the page's cluster and the files that it shows.
-func write(t testing.TB, text string) {
+// write goes into an empty directory and writes the page's cluster and the files that it shows.
+func write(t *testing.T, text string) {
 	t.Helper()
-	device, scheduler := config.DefaultDeviceText(), offline.Shipped()
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	device, scheduler := read("../../config/default.yaml"), read("../../plugins/deviceshare/offline/shipped.conf")
+	t.Chdir(t.TempDir())
 	s := &capture.State{
 		Taken: time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC), DeviceConfig: &device, Scheduling: &capture.Scheduling{Config: &scheduler},
 	}
@@ -134,7 +140,6 @@ func TestThePageShowsWhatTheCommandsPrint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir())
 	text, blocks := string(content), 0
 	write(t, text)
 	now := shown.ReplaceAllStringFunc(text, func(found string) string {
@@ -185,7 +190,6 @@ func TestProgramsReadTheSameAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir())
 	write(t, string(content))
 	var answers [2]view.WhatIf
 	for i := range answers {
@@ -207,7 +211,6 @@ func TestProgramsReadTheSameAnswer(t *testing.T) {
 }
 
 func TestMistakesOfUsersAreSaid(t *testing.T) {
-	t.Chdir(t.TempDir())
 	write(t, "")
 	for line, want := range map[string]string{
 		"cluster.jsonl -o xml":                           `unknown output "xml"`,

@@ -3,6 +3,7 @@
 package compatibility_test
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -98,8 +99,12 @@ func TestOurSignOfLifeIsNotTakenForAnAnswerOrAFarewell(t *testing.T) {
 
 func volcanoConfig(t *testing.T) deviceconfig.Config {
 	t.Helper()
+	text, err := os.ReadFile("../../config/default.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var c deviceconfig.Config
-	if err := yaml.Unmarshal([]byte(config.DefaultDeviceText()), &c); err != nil {
+	if err := yaml.Unmarshal(text, &c); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -20,11 +20,10 @@ import (
 // policyArgument is the argument of the plugin that names the policy of pods that name none.
 const policyArgument = "deviceshare.SchedulePolicy"
 
+// shipped is the scheduler's configuration as the chart installs it.
+//
 //go:embed shipped.conf
 var shipped string
-
-// Shipped is the scheduler's configuration as the chart installs it.
-func Shipped() string { return shipped }
 
 // configuration is what the scheduler's configuration says.
 type configuration struct {
