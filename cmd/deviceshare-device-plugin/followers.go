@@ -14,6 +14,7 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/settings"
 	"deviceshare/sharing"
 )
 
@@ -86,6 +87,6 @@ func (f followers) useRecord(s kubelet.Source, err error) {
 // the state, so its readers are woken in any case.
 func (f followers) configure(v live.Value) {
 	klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
-	f.agent.Send(agent.SettingsEvent(v, f.o.nodeName))
+	f.agent.Send(settings.Event(v, f.o.nodeName))
 	f.agent.Wake()
 }

@@ -25,6 +25,7 @@ import (
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/settings"
 	"deviceshare/endpoint"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
@@ -35,7 +36,7 @@ type plugin struct {
 	o          *options
 	agent      *agent.Agent
 	config     *live.Watcher
-	settings   agent.Configuration
+	settings   settings.Configuration
 	report     *agent.Reporter
 	metrics    *metrics.Metrics
 	store      *checkpoint.Store
@@ -123,7 +124,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 		Client: client, Problem: p.report.Configuration, Changed: followers{p}.configure,
 		Store: checkpoint.Configuration{Files: host.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
 	})
-	p.settings = agent.Configuration{Watcher: p.config, Node: o.nodeName}
+	p.settings = settings.Configuration{Watcher: p.config, Node: o.nodeName}
 	p.evictor = cluster.NewEvictor(cluster.EvictorConfig{Client: client, Placements: followers{p}})
 	return p, p.assembleNode(client, gpus)
 }
@@ -187,7 +188,7 @@ func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 		if p.config.Wait(ctx) != nil || !p.pods.WaitForSync(ctx) {
 			return nil
 		}
-		p.agent.Send(agent.SettingsEvent(p.config.Current(), p.o.nodeName))
+		p.agent.Send(settings.Event(p.config.Current(), p.o.nodeName))
 		p.o.modes.WatchKeeper(ctx, group, p.agent)
 		group.Go(func() error { return p.agent.WatchUnserved(ctx, p.unserved, p.o.modes.CheckLibrary, p.o.driverRetry) })
 		group.Go(func() error { return p.containers.Stranded(kubelet.Absence(p.o.places.Keeper)).Run(ctx) })

@@ -12,6 +12,7 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/settings"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/podspec/corepod"
@@ -32,7 +33,7 @@ func containerRefs(pod *corev1.Pod, names podspec.Names) []wire.ContainerRef {
 
 // readPlacement reads what the scheduler decided for the pod. records are those of the pod:
 // one that has begun is in the mode that they name.
-func readPlacement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t Terms) (placement sharing.Placement, err error) {
+func readPlacement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t settings.Terms) (placement sharing.Placement, err error) {
 	found, refs := false, containerRefs(pod, t.Names)
 	if len(records) > 0 {
 		placement, found, err = wire.ReadBegun(pod.Annotations, refs, &inv, records[0].Mode, t.Factor)
@@ -54,7 +55,7 @@ func readPlacement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.
 // heldPlacement is what the pod holds, see node.Held, and the container of which its annotations
 // say something else than what it got, if there is one. With an error, which is about the
 // annotations, it is what is recorded.
-func heldPlacement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t Terms) (p sharing.Placement, edited string, err error) {
+func heldPlacement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t settings.Terms) (p sharing.Placement, edited string, err error) {
 	decided, err := readPlacement(pod, inv, records, t)
 	if err != nil {
 		decided = sharing.Placement{Node: inv.Node, GeometryHash: inv.GeometryHash}
@@ -84,14 +85,14 @@ func recordOf(records []checkpoint.Record, container string) *checkpoint.Record 
 }
 
 // readRequests is what the pod's containers ask for; nil if that cannot be read.
-func readRequests(pod *corev1.Pod, t Terms) []sharing.Request {
+func readRequests(pod *corev1.Pod, t settings.Terms) []sharing.Request {
 	neutral := corepod.Read(pod)
 	asked, _ := request.Read(&neutral, t.Names, t.Factor)
 	return asked.Requests
 }
 
 // newClaim is what a preparer needs to know of an admitted container.
-func newClaim(pod *corev1.Pod, c kubelet.Container, admitted *node.Claim, t Terms) modes.Claim {
+func newClaim(pod *corev1.Pod, c kubelet.Container, admitted *node.Claim, t settings.Terms) modes.Claim {
 	return modes.Claim{
 		ID: c.ID, Owner: sharing.Owner(pod.UID), Namespace: pod.Namespace, Pod: pod.Name, Container: c.Name,
 		Priority: taskPriority(pod, c.Name, t.PriorityName), Policy: t.Policy,

@@ -20,6 +20,7 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/settings"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
@@ -71,14 +72,14 @@ func legacyScheduler(p sharing.Placement) (map[string]string, error) {
 
 func slotsOf(n int) []string { return []string{"a", "b", "c"}[:n] }
 
-func terms() Terms {
-	return Terms{Names: podspec.DefaultNames(), Factor: 1, PriorityName: "example.com/priority"}
+func terms() settings.Terms {
+	return settings.Terms{Names: podspec.DefaultNames(), Factor: 1, PriorityName: "example.com/priority"}
 }
 
 // fixed are terms that nobody edits.
-type fixed Terms
+type fixed settings.Terms
 
-func (f fixed) Terms() Terms { return Terms(f) }
+func (f fixed) Terms() settings.Terms { return settings.Terms(f) }
 
 // number is the resource of these tests.
 type number struct{}
@@ -250,7 +251,7 @@ func TestATotalIsReadAsThePartOfEachDevice(t *testing.T) {
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}}}
 	pod.Annotations = map[string]string{wire.UserSplit: wire.SplitEven}
-	got := readRequests(pod, Terms{Names: podspec.DefaultNames(), Factor: 1})
+	got := readRequests(pod, settings.Terms{Names: podspec.DefaultNames(), Factor: 1})
 	if len(got) != 1 || got[0].Memory != sharing.AbsoluteMemory(sharing.MiBs(3333)) || got[0].Cores != 33 {
 		t.Errorf("got %+v, want 3333 MiB and 33%% of each", got)
 	}

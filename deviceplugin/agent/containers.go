@@ -20,6 +20,7 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/settings"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -84,7 +85,7 @@ type Signatures interface {
 
 // TermsReader tells the terms in force.
 type TermsReader interface {
-	Terms() Terms
+	Terms() settings.Terms
 }
 
 // ContainersObserver is told what happened. It must not block.

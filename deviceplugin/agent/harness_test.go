@@ -34,6 +34,7 @@ import (
 	"deviceshare/deviceplugin/modes/factory"
 	"deviceshare/deviceplugin/modes/modestest"
 	nodemodel "deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/settings"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
@@ -177,7 +178,9 @@ func (b *bench) start(files host.Files) {
 // defaults are the terms of a node without settings.
 type defaults struct{}
 
-func (defaults) Terms() agent.Terms { return agent.Terms{Names: podspec.DefaultNames(), Factor: 1} }
+func (defaults) Terms() settings.Terms {
+	return settings.Terms{Names: podspec.DefaultNames(), Factor: 1}
+}
 
 // space bounds what containers can write, in effects of the same process as those on files.
 func (b *bench) space(files host.Files) host.Space {

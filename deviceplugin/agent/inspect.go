@@ -16,6 +16,7 @@ import (
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/settings"
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
@@ -51,7 +52,7 @@ func Inspect(ctx context.Context, gpus driver.Driver, base cdi.Options, nodeName
 		return Inspection{}, err
 	}
 	a := New(node.Config{Node: nodeName}, nil)
-	a.Send(SettingsEvent(live.Value{Device: config.DefaultDevice()}, nodeName))
+	a.Send(settings.Event(live.Value{Device: config.DefaultDevice()}, nodeName))
 	a.Send(node.Scanned{Devices: found})
 	inv := a.State().Inventory()
 	text, err := wire.EncodeInventory(inv)

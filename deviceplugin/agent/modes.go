@@ -57,8 +57,8 @@ func DefaultModes() Modes {
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
 		Unlimited: "end",
 		// NVIDIA's MPS server may be a program of the host.
-		Audit:     AuditOptions{Programs: []string{"nvidia-cuda-mps"}},
-		Isolation: DefaultIsolationFlags(),
+		Audit:      AuditOptions{Programs: []string{"nvidia-cuda-mps"}},
+		Isolation:  DefaultIsolationFlags(),
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: DefaultTenants(), MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md
 	}

@@ -18,6 +18,7 @@ import (
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/settings"
 	"deviceshare/sharing"
 )
 
@@ -32,7 +33,7 @@ func (a *Agent) Counted() (sharing.Inventory, bool) {
 // Slots is the resource that pods ask for devices with, as the kubelet is offered it.
 type Slots struct {
 	*Agent
-	Configuration
+	settings.Configuration
 	Holdings *HoldingsWatch
 }
 
@@ -90,7 +91,7 @@ func (h handler) Forget() { h.ForgetAllocations() }
 // Published is what the node object is kept equal to.
 type Published struct {
 	Agent         *Agent
-	Configuration Configuration
+	Configuration settings.Configuration
 	Amounts       *legacy.Amounts
 }
 
@@ -126,7 +127,7 @@ func (p Published) Withdraw() { p.Agent.Send(node.Withdrawing{}) }
 // Shown is what the metrics show.
 type Shown struct {
 	Agent         *Agent
-	Configuration *Configuration // may be set after the metrics are made
+	Configuration *settings.Configuration // may be set after the metrics are made
 	Records       *checkpoint.Store
 	Audit         *Audit
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package settings is what the ConfigMaps say to one node: to its devices, as an event of the node's
+// state, and to single containers, as terms.
+package settings
 
 import (
 	"cmp"
@@ -35,10 +37,10 @@ func (c Configuration) Versions() wire.ConfigVersions {
 	return wire.ConfigVersions{Device: v.Device.Hash(), Node: v.Node.Hash(), Geometry: v.Device.GeometryHash()}
 }
 
-// Terms implements TermsReader.
+// Terms is the terms in force.
 func (c Configuration) Terms() Terms {
 	v := c.Watcher.Current()
-	return TermsOf(v.Device, v.Node.For(c.Node))
+	return termsOf(v.Device, v.Node.For(c.Node))
 }
 
 // Terms is what the administrator set that concerns single containers.
@@ -55,9 +57,9 @@ type Terms struct {
 	Interception modes.Interception
 }
 
-// TermsOf is a configuration as single containers of a node meet it. More memory given
+// termsOf is a configuration as single containers of a node meet it. More memory given
 // out than there is comes from the host when the card is full.
-func TermsOf(c config.Device, here config.NodeSettings) Terms {
+func termsOf(c config.Device, here config.NodeSettings) Terms {
 	t := Terms{Names: c.Names(), PriorityName: c.PriorityName, Factor: c.MemoryFactor}
 	switch {
 	case c.DisableCoreLimit:
@@ -82,9 +84,9 @@ func isScaled(c config.Device, here config.NodeSettings) bool {
 	return most > 1
 }
 
-// SettingsEvent is a version of the ConfigMaps as an event: Configured, or ConfigLost
+// Event is a version of the ConfigMaps as an event: Configured, or ConfigLost
 // if nothing may be concluded from it.
-func SettingsEvent(v live.Value, nodeName string) node.Event {
+func Event(v live.Value, nodeName string) node.Event {
 	s := node.Settings{Offers: offers{v.Device, v.Node.For(nodeName)}, GeometryHash: v.Device.GeometryHash(), Unit: v.Device.MemoryFactor}
 	var unread []string
 	if v.DeviceUnread {
