@@ -64,6 +64,14 @@ func (a *Agent) Offered() []sharing.DeviceID {
 	return out
 }
 
+// Counted implements legacy.Devices: the devices that are offered, false before the first scan. The
+// kubelet counts those that do not work as well
+// (docs/adr/0050-what-is-held-stays-offered.md).
+func (a *Agent) Counted() (sharing.Inventory, bool) {
+	s := a.State()
+	return s.Inventory(), s.Scanned()
+}
+
 // Send takes in an event. When it returns, State and the readers of Changes have it.
 func (a *Agent) Send(e node.Event) {
 	a.mu.Lock()
