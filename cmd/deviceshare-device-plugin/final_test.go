@@ -88,7 +88,7 @@ func TestAPodWhoseDeviceIsBrokenIsPlacedAnewOnlyAfterAWait(t *testing.T) {
 
 // The kubelet knows the slots of the plugin before, and binds and starts pods meanwhile.
 func TestAPluginThatCannotReadTheDriverTellsSchedulersAndPods(t *testing.T) {
-	p := launch(t, keeper)
+	p := launch(t, withKeeper)
 	p.awaitOffer()
 	device := p.inventory().Devices[0]
 	p.end()

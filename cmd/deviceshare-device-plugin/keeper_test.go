@@ -15,7 +15,7 @@ import (
 )
 
 func TestAPluginWithAKeeperStopsAtOnceAndIsNotMissed(t *testing.T) {
-	p := launch(t, keeper)
+	p := launch(t, withKeeper)
 	p.awaitOffer()
 	p.requireUnmissed()
 	if p.offered() != 2 {
@@ -49,7 +49,7 @@ func (r heldRegistration) IsHeld() bool {
 
 // A keeper may live on for a container, and would offer the devices of a product that is gone.
 func TestAPluginThatIsUninstalledLeavesNoSlotsWithItsKeeper(t *testing.T) {
-	p := launch(t, keeper)
+	p := launch(t, withKeeper)
 	p.awaitOffer()
 	p.plugin.agent.Send(node.Withdrawing{})
 	told, tell := context.WithCancel(t.Context())
@@ -69,8 +69,8 @@ func TestAPluginThatIsUninstalledLeavesNoSlotsWithItsKeeper(t *testing.T) {
 	}
 }
 
-// keeper has the plugin register with a proxy.
-func keeper(p *program) {
+// withKeeper has the plugin register with a proxy.
+func withKeeper(p *program) {
 	directory, err := os.MkdirTemp("", "keeper") // short, for a socket's path
 	if err != nil {
 		p.t.Fatal(err)
@@ -95,7 +95,7 @@ func keeper(p *program) {
 
 // A pod that comes while the plugin is away is admitted, and started by the next one.
 func TestAPodComesWhileAPluginWithAKeeperIsAway(t *testing.T) {
-	p := launch(t, keeper)
+	p := launch(t, withKeeper)
 	p.awaitOffer()
 	device := p.inventory().Devices[0]
 	since := len(p.kubelet.Seen()) - 1

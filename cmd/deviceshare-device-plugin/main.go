@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cluster"
 )
 
@@ -51,7 +50,7 @@ func rootCommand() *cobra.Command {
 		},
 	}
 	o.addFlags(c.PersistentFlags())
-	c.AddCommand(newInventory(o), agent.KeepCommand(&o.modes, &o.base, &o.places), cluster.WithdrawCommand(&o.kubeconfig))
+	c.AddCommand(newInventory(o), newKeep(&o.modes, &o.base, &o.places), cluster.WithdrawCommand(&o.kubeconfig))
 	logging := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(logging)
 	for _, name := range []string{"v", "vmodule"} {

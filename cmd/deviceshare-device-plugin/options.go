@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/kubelet"
 )
@@ -22,11 +21,11 @@ type options struct {
 	runtime              cdi.Runtime
 	places               kubelet.Places
 	base                 cdi.Options
-	modes                agent.Modes
+	modes                modeFlags
 	metricsAddress       string
 	failOnInitError      bool
 	memoryResources      string
-	health               agent.HealthFlags
+	health               healthFlags
 	settle, healthProbe  time.Duration
 	driverRetry          time.Duration
 }
@@ -34,8 +33,8 @@ type options struct {
 func defaultOptions() *options {
 	o := &options{
 		nodeName: os.Getenv("NODE_NAME"), places: kubelet.DefaultPlaces(), runtime: cdi.DefaultRuntime(),
-		base: cdi.DefaultOptions(), modes: agent.DefaultModes(), metricsAddress: ":9394", memoryResources: "auto",
-		settle: 150 * time.Millisecond, health: agent.DefaultHealthFlags(), healthProbe: 5 * time.Second, driverRetry: 10 * time.Second,
+		base: cdi.DefaultOptions(), modes: defaultModeFlags(), metricsAddress: ":9394", memoryResources: "auto",
+		settle: 150 * time.Millisecond, health: defaultHealthFlags(), healthProbe: 5 * time.Second, driverRetry: 10 * time.Second,
 	}
 	if o.nodeName == "" {
 		o.nodeName, _ = os.Hostname()
@@ -45,8 +44,8 @@ func defaultOptions() *options {
 
 func (o *options) addFlags(f *pflag.FlagSet) {
 	o.base.AddFlags(f)
-	o.modes.AddFlags(f)
-	o.health.AddFlags(f)
+	o.modes.addFlags(f)
+	o.health.addFlags(f)
 	o.places.AddFlags(f)
 	o.runtime.AddFlags(f)
 	f.StringVar(&o.nodeName, "node-name", o.nodeName, "name of this node's object (default $NODE_NAME, else the host name)")
@@ -62,7 +61,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 
 // validateFlags returns every mistake at once.
 func (o *options) validateFlags() error {
-	wrong := slices.Concat(o.base.Check(), o.modes.Check(), o.health.Check(), o.places.Check(), o.runtime.Check())
+	wrong := slices.Concat(o.base.Check(), o.modes.check(), o.health.check(), o.places.Check(), o.runtime.Check())
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if o.nodeName == "" {
 		add("--node-name is empty: give the name of this node's object")

@@ -80,7 +80,7 @@ func run(ctx context.Context, o *options) error {
 	})
 	p.startParts(working, group)
 	err = group.Wait()
-	agent.Abandon(p.agent.State(), p.preparers)
+	abandonNode(p.agent.State(), p.preparers)
 	klog.InfoS("stopped")
 	return err
 }
@@ -89,7 +89,7 @@ func run(ctx context.Context, o *options) error {
 func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options) (p *plugin, err error) {
 	p = &plugin{o: o, receipts: legacy.NewReceiptWriter(client, o.nodeName), access: endpoint.NewAccess(client)}
 	given := func(id sharing.DeviceID) bool { return p.agent.State().IsModeGiven(id) }
-	if p.preparers, err = o.modes.Preparers(gpus, o.base.Seen(), given, func(r mps.Restart) { p.report.DaemonDied(r) }); err != nil {
+	if p.preparers, err = o.modes.preparers(gpus, o.base.Seen(), given, func(r mps.Restart) { p.report.DaemonDied(r) }); err != nil {
 		return nil, err
 	}
 	var broken error
@@ -100,13 +100,13 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := o.health.Rules()
+	rules, err := o.health.rules()
 	if err != nil {
 		return nil, err
 	}
-	p.report, p.unserved = agent.NewReporter(client, o.nodeName), o.modes.Unserved()
+	p.report, p.unserved = agent.NewReporter(client, o.nodeName), o.modes.unserved()
 	p.agent = agent.New(node.Config{
-		Node: o.nodeName, Powers: o.modes.Powers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
+		Node: o.nodeName, Powers: o.modes.powers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
 	}, p.report)
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers{p}); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	p.containers = agent.NewContainers(agent.ContainersConfig{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
 		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
-		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.Signatures(), Observer: followers{p}, Wait: o.health.Wait,
+		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.signatures(), Observer: followers{p}, Wait: o.health.Wait,
 	})
 	resolver.Memory = p.containers
 	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
@@ -189,8 +189,8 @@ func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 			return nil
 		}
 		p.agent.Send(settings.Event(p.config.Current(), p.o.nodeName))
-		p.o.modes.WatchKeeper(ctx, group, p.agent)
-		group.Go(func() error { return p.agent.WatchUnserved(ctx, p.unserved, p.o.modes.CheckLibrary, p.o.driverRetry) })
+		p.o.modes.watchKeeper(ctx, group, p.agent)
+		group.Go(func() error { return p.agent.WatchUnserved(ctx, p.unserved, p.o.modes.checkLibrary, p.o.driverRetry) })
 		group.Go(func() error { return p.containers.Stranded(kubelet.Absence(p.o.places.Keeper)).Run(ctx) })
 		group.Go(func() error { return p.monitor.Run(ctx) })
 		for _, x := range p.preparers {

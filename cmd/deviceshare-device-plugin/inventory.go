@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package main
 
 import (
 	"context"
@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/cobra"
 	cncf "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"deviceshare/config"
 	"deviceshare/config/live"
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/node"
@@ -21,8 +23,30 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Inspection is what a driver reports, as people read it.
-type Inspection struct {
+// newInventory is the subcommand that shows what the plugin would publish, and
+// what would bring the driver into a container, without a cluster.
+func newInventory(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "inventory",
+		Short: "Print what the driver reports and what a container would get of it, and change nothing",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.validateFlags(); err != nil {
+				return err
+			}
+			seen, err := inspectDriver(c.Context(), driver.NewNVML(o.base.Library()), o.base, o.nodeName)
+			if err != nil {
+				return err
+			}
+			pretty := json.NewEncoder(c.OutOrStdout())
+			pretty.SetIndent("", "  ")
+			return pretty.Encode(seen)
+		},
+	}
+}
+
+// inspection is what a driver reports, as people read it.
+type inspection struct {
 	// DriverEdits bring the driver into a container that gets the first device.
 	DriverEdits *specs.ContainerEdits `json:"driverEdits"`
 	// Instances are the partitions that exist, whoever made them.
@@ -34,34 +58,34 @@ type Inspection struct {
 }
 
 // NodesMissing implements cdi.NodesObserver.
-func (i *Inspection) NodesMissing(err error) {
+func (i *inspection) NodesMissing(err error) {
 	i.Missing = ""
 	if err != nil {
 		i.Missing = err.Error()
 	}
 }
 
-// Inspect reads a driver once, under the default configuration, and changes nothing.
-func Inspect(ctx context.Context, gpus driver.Driver, base cdi.Options, nodeName string) (seen Inspection, err error) {
+// inspectDriver reads a driver once, under the default configuration, and changes nothing.
+func inspectDriver(ctx context.Context, gpus driver.Driver, base cdi.Options, nodeName string) (seen inspection, err error) {
 	if err := gpus.Open(); err != nil {
-		return Inspection{}, err
+		return inspection{}, err
 	}
 	defer func() { err = errors.Join(err, gpus.Close()) }()
 	found, err := driver.Scan(gpus)
 	if err != nil {
-		return Inspection{}, err
+		return inspection{}, err
 	}
-	a := New(node.Config{Node: nodeName}, nil)
+	a := agent.New(node.Config{Node: nodeName}, nil)
 	a.Send(settings.Event(live.Value{Device: config.DefaultDevice()}, nodeName))
 	a.Send(node.Scanned{Devices: found})
 	inv := a.State().Inventory()
 	text, err := wire.EncodeInventory(inv)
 	if err != nil {
-		return Inspection{}, fmt.Errorf("write the inventory of node %s: %w", nodeName, err)
+		return inspection{}, fmt.Errorf("write the inventory of node %s: %w", nodeName, err)
 	}
 	seen.Inventory = json.RawMessage(text)
 	if seen.DriverEdits, err = seen.firstEdits(ctx, gpus, base, a, &inv); err != nil {
-		return Inspection{}, err
+		return inspection{}, err
 	}
 	seen.Instances, err = listPartitions(gpus, found)
 	return seen, err
@@ -84,7 +108,7 @@ func listPartitions(gpus driver.Partitions, found []node.Facts) (map[sharing.Dev
 }
 
 // firstEdits are the edits of a container that gets the first device; nil without one.
-func (i *Inspection) firstEdits(ctx context.Context, gpus driver.Driver, base cdi.Options, a *Agent, inv *sharing.Inventory) (*specs.ContainerEdits, error) {
+func (i *inspection) firstEdits(ctx context.Context, gpus driver.Driver, base cdi.Options, a *agent.Agent, inv *sharing.Inventory) (*specs.ContainerEdits, error) {
 	if len(inv.Devices) == 0 {
 		return nil, nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package main
 
 import (
 	"fmt"
@@ -12,25 +12,25 @@ import (
 	"deviceshare/sharing/podspec"
 )
 
-// IsolationFlags are the flags that say which pods may have devices.
-type IsolationFlags struct {
+// isolationFlags are the flags that say which pods may have devices.
+type isolationFlags struct {
 	Rules podspec.IsolationRules
 }
 
-// DefaultIsolationFlags know the RuntimeClasses that NVIDIA's GPU operator makes.
-func DefaultIsolationFlags() IsolationFlags {
-	return IsolationFlags{Rules: podspec.IsolationRules{RuntimeClasses: []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}}}
+// defaultIsolationFlags know the RuntimeClasses that NVIDIA's GPU operator makes.
+func defaultIsolationFlags() isolationFlags {
+	return isolationFlags{Rules: podspec.IsolationRules{RuntimeClasses: []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}}}
 }
 
-// AddFlags adds the flags, with the values of i as defaults.
-func (i *IsolationFlags) AddFlags(f *pflag.FlagSet) {
+// addFlags adds the flags, with the values of i as defaults.
+func (i *isolationFlags) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&i.Rules.RuntimeClasses, "runtime-classes", i.Rules.RuntimeClasses,
 		"RuntimeClasses that pods with devices may name; * is any. Pods that name none are always fine")
 	f.BoolVar(&i.Rules.UserNamespaces, "user-namespaces", i.Rules.UserNamespaces, "accept pods with devices and hostUsers: false")
 }
 
-// Check returns every mistake.
-func (i *IsolationFlags) Check() (wrong []error) {
+// check returns every mistake.
+func (i *isolationFlags) check() (wrong []error) {
 	for _, name := range i.Rules.RuntimeClasses {
 		if name != podspec.AnyRuntimeClass && len(validation.IsDNS1123Subdomain(name)) > 0 {
 			wrong = append(wrong, fmt.Errorf("--runtime-classes: %q is not the name of a RuntimeClass", name))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package main
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type duty interface {
 // needed for as long as another one holds something: they are told to end after the others.
 type duties struct{ others, last map[string]duty }
 
-func newDuties(m *Modes, places *kubelet.Places, driverRoot string) duties {
+func newDuties(m *modeFlags, places *kubelet.Places, driverRoot string) duties {
 	last := map[string]duty{}
 	if places.Keeper != "" {
 		last["slots"] = places.NewProxy()
@@ -48,15 +48,15 @@ func newDuties(m *Modes, places *kubelet.Places, driverRoot string) duties {
 	}, last: last}
 }
 
-// KeepCommand is the subcommand that runs in a pod of its own, which outlives updates of the
+// newKeep is the subcommand that runs in a pod of its own, which outlives updates of the
 // device plugin.
-func KeepCommand(m *Modes, base *cdi.Options, places *kubelet.Places) *cobra.Command {
+func newKeep(m *modeFlags, base *cdi.Options, places *kubelet.Places) *cobra.Command {
 	return &cobra.Command{
 		Use:   "keep",
 		Short: "Hold on this node what must not end with the device plugin: the MPS daemons and, with --keeper-dir, the registration with the kubelet",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			wrong := slices.Concat(m.Check(), base.Check(), places.Check())
+			wrong := slices.Concat(m.check(), base.Check(), places.Check())
 			if m.MPSKeeper == "" {
 				wrong = append(wrong, errors.New("--mps-keeper-socket is empty: give the socket that the device plugin is given"))
 			}

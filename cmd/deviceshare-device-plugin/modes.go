@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package main
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/signing"
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/limits"
@@ -27,8 +28,8 @@ import (
 	"deviceshare/sharing"
 )
 
-// Modes are the flags that say what the modes of this node work with.
-type Modes struct {
+// modeFlags are the flags that say what the modes of this node work with.
+type modeFlags struct {
 	// StateDir is where preparers keep their files, and LibraryDir where libvgpu.so is.
 	StateDir, LibraryDir string
 	// PlacementKeys is the directory of the keys that vouch for placements; "" checks nothing.
@@ -36,9 +37,9 @@ type Modes struct {
 	// Unlimited says what becomes of containers with a process that goes past libvgpu.so.
 	Unlimited string
 	// Audit is who may use devices without a share.
-	Audit AuditOptions
+	Audit agent.AuditOptions
 	// Isolation is which pods may have devices, in whatever mode.
-	Isolation IsolationFlags
+	Isolation isolationFlags
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
 	// changes nothing.
 	TimeSlice string
@@ -46,27 +47,27 @@ type Modes struct {
 	MPSControl, MPSRoot string
 	// MPSKeeper is the socket of the keeper that starts MPS daemons; "" starts them here.
 	MPSKeeper  string
-	MPSTenants Tenants
+	MPSTenants tenantFlags
 	MPSCompute string
 	MPSShm     resource.QuantityValue
 }
 
-// DefaultModes are those of an installation in the usual places.
-func DefaultModes() Modes {
-	return Modes{
+// defaultModeFlags are those of an installation in the usual places.
+func defaultModeFlags() modeFlags {
+	return modeFlags{
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
 		Unlimited: "end",
 		// NVIDIA's MPS server may be a program of the host.
-		Audit:      AuditOptions{Programs: []string{"nvidia-cuda-mps"}},
-		Isolation:  DefaultIsolationFlags(),
-		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: DefaultTenants(), MPSCompute: "percentage",
+		Audit:      agent.AuditOptions{Programs: []string{"nvidia-cuda-mps"}},
+		Isolation:  defaultIsolationFlags(),
+		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: defaultTenantFlags(), MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md
 	}
 }
 
-// AddFlags adds the flags, with the values of m as defaults.
-func (m *Modes) AddFlags(f *pflag.FlagSet) {
-	m.Isolation.AddFlags(f)
+// addFlags adds the flags, with the values of m as defaults.
+func (m *modeFlags) addFlags(f *pflag.FlagSet) {
+	m.Isolation.addFlags(f)
 	f.StringVar(&m.StateDir, "state-dir", m.StateDir, "where this plugin keeps its files; the same path for the container runtime")
 	f.StringVar(&m.LibraryDir, "library-dir", m.LibraryDir, "directory that holds libvgpu.so; each container gets a copy below --state-dir")
 	f.StringVar(&m.PlacementKeys, "placement-keys", "",
@@ -83,7 +84,7 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.MPSRoot, "mps-root", m.MPSRoot, "where MPS daemons and their clients meet; the same path for the container runtime")
 	f.Var(&m.MPSShm, "mps-shm-size",
 		"how much a pod in mode mps can have in /dev/shm that has no limit of memory and no volume there; the pods of a device share what they have")
-	m.MPSTenants.AddFlags(f)
+	m.MPSTenants.addFlags(f)
 	f.StringVar(&m.MPSCompute, "mps-compute", m.MPSCompute,
 		"how vgpu-cores is held in mode mps: percentage (a cap) or partition (reserved multiprocessors, where the control program is of CUDA 13.1 or later)")
 	f.StringVar(&m.MPSKeeper, "mps-keeper-socket", "",
@@ -91,9 +92,9 @@ func (m *Modes) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.TimeSlice, "time-slice", "", "how long a process has a device in mode time-slicing at a time: default, short, medium or long (set by nvidia-smi); empty changes nothing")
 }
 
-// Check returns every mistake at once.
-func (m *Modes) Check() []error {
-	wrong := m.Isolation.Check()
+// check returns every mistake at once.
+func (m *modeFlags) check() []error {
+	wrong := m.Isolation.check()
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if m.MPSKeeper != "" && !filepath.IsAbs(m.MPSKeeper) {
 		add("--mps-keeper-socket=%q: want an absolute path", m.MPSKeeper)
@@ -118,21 +119,21 @@ func (m *Modes) Check() []error {
 	if m.MPSShm.Cmp(resource.MustParse("1Mi")) < 0 {
 		add("--mps-shm-size=%q: want 1Mi or more", m.MPSShm.String())
 	}
-	return append(wrong, m.MPSTenants.Check()...)
+	return append(wrong, m.MPSTenants.check()...)
 }
 
-// Signatures checks placements; nil does not.
-func (m *Modes) Signatures() Signatures {
+// signatures checks placements; nil does not.
+func (m *modeFlags) signatures() agent.Signatures {
 	if m.PlacementKeys == "" {
 		return nil
 	}
 	return signing.Keys{Directory: m.PlacementKeys}
 }
 
-// Preparers returns the node halves of the modes that this node serves. root is that
+// preparers returns the node halves of the modes that this node serves. root is that
 // of the driver's installation as this process sees it; given reports whether the
 // administrator gave a device its mode; died is told about MPS daemons.
-func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mps.Restart)) ([]modes.Preparer, error) {
+func (m *modeFlags) preparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mps.Restart)) ([]modes.Preparer, error) {
 	labels, err := host.LabelsOf(procfs.DefaultMountPoint)
 	if err != nil {
 		return nil, err
@@ -163,13 +164,13 @@ func (m *Modes) Preparers(d driver.Driver, root string, given func(sharing.Devic
 }
 
 // keeperClient is the keeper that the flags name.
-func (m *Modes) keeperClient() keeper.Client {
+func (m *modeFlags) keeperClient() keeper.Client {
 	return keeper.Client{Socket: m.MPSKeeper, Directories: filepath.Clean(m.MPSRoot)}
 }
 
-// WatchKeeper takes mode mps out of service while the keeper, if the flags name one, cannot start
+// watchKeeper takes mode mps out of service while the keeper, if the flags name one, cannot start
 // MPS daemons. When it returns it has asked once; it asks again as long as ctx lasts.
-func (m *Modes) WatchKeeper(ctx context.Context, group *errgroup.Group, a *Agent) {
+func (m *modeFlags) watchKeeper(ctx context.Context, group *errgroup.Group, a *agent.Agent) {
 	if m.MPSKeeper != "" {
 		a.WatchService(ctx, group, sharing.MPS, m.keeperClient())
 	}
@@ -190,7 +191,7 @@ func nodeMemory() (sharing.Bytes, error) {
 
 // configureMPS is what mode mps needs on a node with so much memory. Without the control program
 // the mode is not served, and devices in it are published as unusable with that reason.
-func (m *Modes) configureMPS(d driver.Driver, root string, space mps.Space, memory sharing.Bytes, died func(mps.Restart)) factory.MPS {
+func (m *modeFlags) configureMPS(d driver.Driver, root string, space mps.Space, memory sharing.Bytes, died func(mps.Restart)) factory.MPS {
 	program, err := mps.FindProgram(m.MPSControl, root)
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
@@ -218,9 +219,9 @@ func knowsPartitions(program mps.Program) bool {
 	return known
 }
 
-// Abandon takes away what no device plugin will look after any more, when they are uninstalled.
+// abandonNode takes away what no device plugin will look after any more, when they are uninstalled.
 // Containers that run keep what they have.
-func Abandon(state node.State, preparers []modes.Preparer) {
+func abandonNode(state node.State, preparers []modes.Preparer) {
 	if !state.IsFinal() {
 		return
 	}
@@ -233,12 +234,12 @@ func Abandon(state node.State, preparers []modes.Preparer) {
 	}
 }
 
-// Unserved looks which modes this node cannot serve, whatever its devices can, and why: those that
+// unserved looks which modes this node cannot serve, whatever its devices can, and why: those that
 // put the library into containers, where these could not load it.
-func (m *Modes) Unserved() map[sharing.Mode]string {
+func (m *modeFlags) unserved() map[sharing.Mode]string {
 	out := map[sharing.Mode]string{}
 	for _, mode := range []sharing.Mode{sharing.HAMiCore, sharing.MPS} {
-		if err := m.CheckLibrary(mode); err != nil {
+		if err := m.checkLibrary(mode); err != nil {
 			klog.ErrorS(err, "containers would run without limits; the mode is not served until that is mended", "mode", mode)
 			out[mode] = err.Error()
 		}
@@ -246,13 +247,13 @@ func (m *Modes) Unserved() map[sharing.Mode]string {
 	return out
 }
 
-// CheckLibrary returns why containers could not load the library that a mode gives them.
-func (m *Modes) CheckLibrary(mode sharing.Mode) error {
+// checkLibrary returns why containers could not load the library that a mode gives them.
+func (m *modeFlags) checkLibrary(mode sharing.Mode) error {
 	return limits.Loadable(host.OS{}, host.OS{}, filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so"))
 }
 
-// Powers is what a node with these preparers can do, but for the modes that it does not serve.
-func (m *Modes) Powers(preparers []modes.Preparer, unserved map[sharing.Mode]string) node.Powers {
+// powers is what a node with these preparers can do, but for the modes that it does not serve.
+func (m *modeFlags) powers(preparers []modes.Preparer, unserved map[sharing.Mode]string) node.Powers {
 	powers := node.Powers{Switches: true, MPS: m.MPSTenants.forScheduler(), Unserved: unserved}
 	for _, x := range preparers {
 		if _, not := unserved[x.Mode()]; !not {

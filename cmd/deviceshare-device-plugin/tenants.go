@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package main
 
 import (
 	"fmt"
@@ -13,21 +13,21 @@ import (
 	"deviceshare/deviceplugin/node"
 )
 
-// Tenants are the flags that say which containers share a device in mode mps.
-type Tenants struct {
+// tenantFlags are the flags that say which containers share a device in mode mps.
+type tenantFlags struct {
 	// Users is one (containers of one user id at a time) or any. Namespaces is namespace (pods of
 	// one at a time) or any. Root is refuse or allow. Pipe is how clients see the directory in
 	// which they find their daemon: rw or ro.
 	Users, Namespaces, Root, Pipe string
 }
 
-// DefaultTenants trust each other least.
-func DefaultTenants() Tenants {
-	return Tenants{Users: "one", Namespaces: "namespace", Root: "refuse", Pipe: "rw"}
+// defaultTenantFlags trust each other least.
+func defaultTenantFlags() tenantFlags {
+	return tenantFlags{Users: "one", Namespaces: "namespace", Root: "refuse", Pipe: "rw"}
 }
 
-// AddFlags adds the flags, with the values of t as defaults.
-func (t *Tenants) AddFlags(f *pflag.FlagSet) {
+// addFlags adds the flags, with the values of t as defaults.
+func (t *tenantFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.Users, "mps-users", t.Users, "who shares a device in mode mps: one (containers of one user id at a time) or any (all, as clients of root's server)")
 	f.StringVar(&t.Namespaces, "mps-tenants", t.Namespaces, "whose pods share a device in mode mps: namespace (those of one namespace at a time) or any (all)")
 	f.StringVar(&t.Root, "mps-root-user", t.Root,
@@ -35,8 +35,8 @@ func (t *Tenants) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.Pipe, "mps-pipe", t.Pipe, "how containers see the directory of their MPS daemon's sockets: rw, or ro where NVIDIA's client needs no more")
 }
 
-// Check returns every mistake at once.
-func (t *Tenants) Check() []error {
+// check returns every mistake at once.
+func (t *tenantFlags) check() []error {
 	var wrong []error
 	for _, x := range []struct {
 		flag, value string
@@ -55,11 +55,11 @@ func (t *Tenants) Check() []error {
 }
 
 // forPreparer is what the node's half of the mode allows.
-func (t *Tenants) forPreparer() factory.Tenants {
+func (t *tenantFlags) forPreparer() factory.Tenants {
 	return factory.Tenants{MultiUser: t.Users == "any", MultiNamespace: t.Namespaces == "any", Root: t.Root == "allow", ReadOnlyPipe: t.Pipe == "ro"}
 }
 
 // forScheduler is what the scheduler is told of that.
-func (t *Tenants) forScheduler() node.Tenants {
+func (t *tenantFlags) forScheduler() node.Tenants {
 	return node.Tenants{OneUser: t.Users == "one", OneNamespace: t.Namespaces == "namespace", NoRoot: t.Root == "refuse"}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package main
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"deviceshare/deviceplugin/node"
 )
 
-// HealthFlags are the flags that say which critical errors take a device out of service.
-type HealthFlags struct {
+// healthFlags are the flags that say which critical errors take a device out of service.
+type healthFlags struct {
 	IgnoredXIDs []string
 	// Quiet is the time without such errors after which a device that answers is healthy again.
 	Quiet time.Duration
@@ -23,12 +23,12 @@ type HealthFlags struct {
 	Wait time.Duration
 }
 
-// DefaultHealthFlags ignore what programs cause, and what DP_DISABLE_HEALTHCHECKS names, the
+// defaultHealthFlags ignore what programs cause, and what DP_DISABLE_HEALTHCHECKS names, the
 // variable of NVIDIA's device plugin.
-func DefaultHealthFlags() HealthFlags {
+func defaultHealthFlags() healthFlags {
 	// Kubernetes too leaves a pod for 5 minutes where its node does not answer. A driver that is
 	// updated, or a device that is reset, takes less.
-	h := HealthFlags{Quiet: time.Minute, Wait: 5 * time.Minute}
+	h := healthFlags{Quiet: time.Minute, Wait: 5 * time.Minute}
 	for _, xid := range node.ApplicationXIDs() {
 		h.IgnoredXIDs = append(h.IgnoredXIDs, strconv.FormatUint(xid, 10))
 	}
@@ -38,18 +38,18 @@ func DefaultHealthFlags() HealthFlags {
 	return h
 }
 
-// AddFlags adds the flags, with the values of h as defaults.
-func (h *HealthFlags) AddFlags(f *pflag.FlagSet) {
+// addFlags adds the flags, with the values of h as defaults.
+func (h *healthFlags) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&h.Quiet, "health-quiet", h.Quiet, "time without critical errors after which a device that answers is healthy again")
 	f.DurationVar(&h.Wait, "broken-device-wait", h.Wait,
 		"time for which a pod that has not begun waits for a device that takes no pods, before it is evicted so that it is placed again")
 	f.StringSliceVar(&h.IgnoredXIDs, "ignore-xids", h.IgnoredXIDs, "critical errors (XID) that say nothing about the device; all ignores every one")
 }
 
-// Check returns every mistake.
-func (h *HealthFlags) Check() []error {
+// check returns every mistake.
+func (h *healthFlags) check() []error {
 	var wrong []error
-	if _, err := h.Rules(); err != nil {
+	if _, err := h.rules(); err != nil {
 		wrong = append(wrong, err)
 	}
 	if h.Wait <= 0 {
@@ -58,8 +58,8 @@ func (h *HealthFlags) Check() []error {
 	return wrong
 }
 
-// Rules is when critical errors count.
-func (h *HealthFlags) Rules() (node.HealthRules, error) {
+// rules is when critical errors count.
+func (h *healthFlags) rules() (node.HealthRules, error) {
 	rules, err := node.ReadHealthRules(h.IgnoredXIDs, node.Moment(h.Quiet))
 	if err != nil {
 		return rules, fmt.Errorf("--ignore-xids: %w", err)
