@@ -25,6 +25,7 @@ import (
 	"deviceshare/deviceplugin/modes/mps/keeper"
 	"deviceshare/deviceplugin/modes/timeslicing"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/oversight"
 	"deviceshare/sharing"
 )
 
@@ -37,7 +38,7 @@ type modeFlags struct {
 	// Unlimited says what becomes of containers with a process that goes past libvgpu.so.
 	Unlimited string
 	// Audit is who may use devices without a share.
-	Audit agent.AuditOptions
+	Audit oversight.AuditOptions
 	// Isolation is which pods may have devices, in whatever mode.
 	Isolation isolationFlags
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
@@ -58,7 +59,7 @@ func defaultModeFlags() modeFlags {
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
 		Unlimited: "end",
 		// NVIDIA's MPS server may be a program of the host.
-		Audit:      agent.AuditOptions{Programs: []string{"nvidia-cuda-mps"}},
+		Audit:      oversight.AuditOptions{Programs: []string{"nvidia-cuda-mps"}},
 		Isolation:  defaultIsolationFlags(),
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: defaultTenantFlags(), MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md

@@ -25,6 +25,7 @@ import (
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/oversight"
 	"deviceshare/deviceplugin/settings"
 	"deviceshare/endpoint"
 	"deviceshare/sharing"
@@ -51,7 +52,7 @@ type plugin struct {
 	containers *agent.Containers
 	holdings   *agent.HoldingsWatch
 	releaser   *agent.Releaser
-	oversight  *agent.Oversight
+	oversight  *oversight.Oversight
 	slots      *kubelet.Server
 	// unserved are the modes that could not be served at the start, with why.
 	unserved map[sharing.Mode]string
@@ -96,7 +97,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	if p.store, broken, err = checkpoint.Open(host.OS{}, filepath.Join(o.modes.StateDir, "checkpoint.json")); err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
-	processes, err := agent.NewHostProcesses(procfs.DefaultMountPoint)
+	processes, err := oversight.NewHostProcesses(procfs.DefaultMountPoint)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers{p}); err != nil {
 		return nil, err
 	}
-	p.oversight = agent.NewOversight(agent.OversightConfig{
+	p.oversight = oversight.NewOversight(oversight.OversightConfig{
 		AuditOptions: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Observer: p.report,
 	})
 	shown := agent.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight.Audit}

@@ -10,6 +10,7 @@ import (
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/deviceplugin/oversight"
 	"deviceshare/deviceplugin/settings"
 )
 
@@ -54,7 +55,7 @@ type Shown struct {
 	Agent         *Agent
 	Configuration *settings.Configuration // may be set after the metrics are made
 	Records       *checkpoint.Store
-	Audit         *Audit
+	Audit         *oversight.Audit
 }
 
 // Snapshot implements metrics.States.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package oversight looks at what runs on a node: whether containers have what they were given, whether
+// limits hold them, and who uses devices without a share.
+package oversight
 
 import (
 	"context"
