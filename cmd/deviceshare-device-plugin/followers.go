@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
-	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/containers"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
@@ -21,17 +21,17 @@ import (
 // followers pass on what a part tells to the parts that something follows for.
 type followers struct{ *plugin }
 
-// Allocated implements agent.ContainersObserver.
+// Allocated implements containers.Observer.
 func (f followers) Allocated() { f.metrics.Allocated() }
 
-// Prepared implements agent.ContainersObserver.
+// Prepared implements containers.Observer.
 func (f followers) Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration) {
 	f.oversight.Witness.Prepared(pod, &c)
 	f.receipts.Prepared(pod)
 	f.metrics.Prepared(c.Devices[0].Share.Mode, took)
 }
 
-// Refused implements agent.ContainersObserver. A pod that was refused for good is evicted.
+// Refused implements containers.Observer. A pod that was refused for good is evicted.
 func (f followers) Refused(pod *corev1.Pod, err error) {
 	f.report.Refused(pod, err)
 	var misplaced *modes.Misplaced
@@ -40,10 +40,10 @@ func (f followers) Refused(pod *corev1.Pod, err error) {
 	}
 }
 
-// Edited implements agent.ContainersObserver.
+// Edited implements containers.Observer.
 func (f followers) Edited(pod *corev1.Pod, container string) { f.report.Edited(pod, container) }
 
-// Released implements agent.ContainersObserver: a device may be idle now.
+// Released implements containers.Observer: a device may be idle now.
 func (f followers) Released(_ sharing.Owner, err error) {
 	f.metrics.Released(err)
 	f.mover.Released()
@@ -54,7 +54,7 @@ func (f followers) PodGone(owner sharing.Owner) { f.releaser.Gone(owner) }
 
 // Started implements cluster.Placements.
 func (f followers) Started(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning || agent.Started(pod, f.settings.Device().Names())
+	return pod.Status.Phase == corev1.PodRunning || containers.Started(pod, f.settings.Device().Names())
 }
 
 // Evicted implements cluster.Placements.

@@ -16,6 +16,7 @@ import (
 
 	"deviceshare/config/signing"
 	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/containers"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/limits"
@@ -124,7 +125,7 @@ func (m *modeFlags) check() []error {
 }
 
 // signatures checks placements; nil does not.
-func (m *modeFlags) signatures() agent.Signatures {
+func (m *modeFlags) signatures() containers.Signatures {
 	if m.PlacementKeys == "" {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
+	"deviceshare/deviceplugin/containers"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/kubelet"
@@ -49,8 +50,8 @@ type plugin struct {
 	monitor    *agent.Monitor
 	preparers  []modes.Preparer
 	mover      *agent.Mover
-	containers *agent.Containers
-	holdings   *agent.HoldingsWatch
+	containers *containers.Manager
+	holdings   *containers.HoldingsWatch
 	releaser   *agent.Releaser
 	oversight  *oversight.Oversight
 	slots      *kubelet.Server
@@ -147,7 +148,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	}
 	devices := &agent.KeyedLock{}
 	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: followers{p}.useRecord}
-	p.containers = agent.NewContainers(agent.ContainersConfig{
+	p.containers = containers.New(containers.Config{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
 		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
 		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.signatures(), Observer: followers{p}, Wait: o.health.Wait,
@@ -166,8 +167,8 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Preparers: p.preparers, Holders: p.containers,
 		Devices: devices, Monitor: p.monitor, Failed: p.report.AttemptFailed})
 	p.releaser = agent.NewReleaser(p.agent, p.containers)
-	p.holdings = agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: p.agent, Containers: p.containers, Pods: p.pods, Resources: resources})
-	p.slots = agent.NewSlotServer(&o.places, agent.Slots{Agent: p.agent, Configuration: p.settings, Holdings: p.holdings}, p.containers)
+	p.holdings = containers.NewHoldingsWatch(containers.HoldingsConfig{Agent: p.agent, Containers: p.containers, Pods: p.pods, Resources: resources})
+	p.slots = containers.NewSlotServer(&o.places, containers.Slots{Agent: p.agent, Configuration: p.settings, Holdings: p.holdings}, p.containers)
 	return nil
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 // the pod is live. The record goes last, so that a failure is tried again. Owners
 // may be released at the same time; a start of the same owner that hangs is waited
 // for until ctx ends, which is an error.
-func (k *Containers) Release(ctx context.Context, o sharing.Owner) error {
+func (k *Manager) Release(ctx context.Context, o sharing.Owner) error {
 	unlock, err := k.starts.LockContext(ctx, string(o))
 	if err != nil {
 		err = fmt.Errorf("release owner %s: a start of it, or another release, is not over: %w", o, err)
@@ -44,7 +44,7 @@ func (k *Containers) Release(ctx context.Context, o sharing.Owner) error {
 }
 
 // releaseAll releases owners, each aside, so that one that hangs holds up no other.
-func (k *Containers) releaseAll(ctx context.Context, owners []sharing.Owner) error {
+func (k *Manager) releaseAll(ctx context.Context, owners []sharing.Owner) error {
 	type result struct {
 		owner sharing.Owner
 		err   error
@@ -69,7 +69,7 @@ func (k *Containers) releaseAll(ctx context.Context, owners []sharing.Owner) err
 	return errors.Join(failed...)
 }
 
-func (k *Containers) releaseOwner(ctx context.Context, o sharing.Owner) error {
+func (k *Manager) releaseOwner(ctx context.Context, o sharing.Owner) error {
 	records := k.cfg.Store.Of(o)
 	var failed []error
 	for _, r := range records {
@@ -93,13 +93,13 @@ func (k *Containers) releaseOwner(ctx context.Context, o sharing.Owner) error {
 // Recall records live allocations that a lost checkpoint forgot. It asks nobody but
 // this machine, so that devices can be told apart from idle ones at once. The pods
 // must be known before it is called.
-func (k *Containers) Recall() {
+func (k *Manager) Recall() {
 	held, _ := k.readHeldSlots()
 	k.recallAllocations(held)
 }
 
 // readHeldSlots is the kubelet's record, and whether it could be read.
-func (k *Containers) readHeldSlots() ([]kubelet.Held, bool) {
+func (k *Manager) readHeldSlots() ([]kubelet.Held, bool) {
 	record, err := k.cfg.Kubelet.ReadCheckpoint()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -113,7 +113,7 @@ func (k *Containers) readHeldSlots() ([]kubelet.Held, bool) {
 // Reconcile compares checkpoint, host, kubelet and API server: it releases owners
 // that are gone, records live ones that a lost checkpoint forgot, and removes
 // specifications of nobody. The pods must be known before it is called.
-func (k *Containers) Reconcile(ctx context.Context) error {
+func (k *Manager) Reconcile(ctx context.Context) error {
 	held, known := k.readHeldSlots()
 	k.recallAllocations(held)
 	var failed []error
@@ -134,7 +134,7 @@ func (k *Containers) Reconcile(ctx context.Context) error {
 
 // Repair reconciles at the start and every 5 minutes until ctx ends. failed is told
 // about every error.
-func (k *Containers) Repair(ctx context.Context, failed func(error)) error {
+func (k *Manager) Repair(ctx context.Context, failed func(error)) error {
 	for {
 		if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
 			failed(err)
@@ -149,7 +149,7 @@ func (k *Containers) Repair(ctx context.Context, failed func(error)) error {
 
 // preparedOwners are all owners that something was made for, with their pods' names where
 // the checkpoint has them.
-func (k *Containers) preparedOwners() map[sharing.Owner]types.NamespacedName {
+func (k *Manager) preparedOwners() map[sharing.Owner]types.NamespacedName {
 	owners := map[sharing.Owner]types.NamespacedName{}
 	for _, p := range k.cfg.Preparers {
 		l, ok := p.(modes.OwnerLister)
@@ -173,7 +173,7 @@ func (k *Containers) preparedOwners() map[sharing.Owner]types.NamespacedName {
 // isOwnerGone reports that a pod certainly ended. The watch alone is not trusted, since
 // it may start from an old state: the API server is asked by name, and an owner
 // without a name must be unknown to the kubelet as well.
-func (k *Containers) isOwnerGone(ctx context.Context, o sharing.Owner, name types.NamespacedName, held []kubelet.Held, heldKnown bool) (bool, error) {
+func (k *Manager) isOwnerGone(ctx context.Context, o sharing.Owner, name types.NamespacedName, held []kubelet.Held, heldKnown bool) (bool, error) {
 	if _, live := k.cfg.Pods.Pod(o); live {
 		return false, nil
 	}
@@ -185,7 +185,7 @@ func (k *Containers) isOwnerGone(ctx context.Context, o sharing.Owner, name type
 }
 
 // hasPodEnded asks the API server whether a pod is gone or has run to its end.
-func (k *Containers) hasPodEnded(ctx context.Context, o sharing.Owner, name types.NamespacedName) (bool, error) {
+func (k *Manager) hasPodEnded(ctx context.Context, o sharing.Owner, name types.NamespacedName) (bool, error) {
 	pod, err := k.cfg.Pods.Fetch(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -198,7 +198,7 @@ func (k *Containers) hasPodEnded(ctx context.Context, o sharing.Owner, name type
 
 // recallAllocations records live allocations that the checkpoint does not know: their pods
 // run with them. What cannot be read is left to the container's next start.
-func (k *Containers) recallAllocations(held []kubelet.Held) {
+func (k *Manager) recallAllocations(held []kubelet.Held) {
 	known := map[string]bool{}
 	for _, r := range k.cfg.Store.All() {
 		known[r.ID] = true
@@ -220,7 +220,7 @@ func (k *Containers) recallAllocations(held []kubelet.Held) {
 }
 
 // recallOne records an allocation as it is, whether or not it could be made now.
-func (k *Containers) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
+func (k *Manager) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
 	state, err := k.scannedState()
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ func (k *Containers) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error
 
 // removeOrphanSpecs removes specifications that no record names. A live container whose
 // specification is lost gets it again at its next start.
-func (k *Containers) removeOrphanSpecs() error {
+func (k *Manager) removeOrphanSpecs() error {
 	ids, err := k.cfg.Specs.IDs()
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const strandedLook = 2 * time.Second
 // plugin has no devices to register. They are told why they wait, and go when they have waited for
 // too long. It belongs to one goroutine.
 type Stranded struct {
-	k     *Containers
+	k     *Manager
 	notes Notes
 	told  map[sharing.Owner]string
 	// noted is what the proxy was told last.
@@ -33,7 +33,7 @@ type Stranded struct {
 }
 
 // Stranded returns one that has seen nothing yet.
-func (k *Containers) Stranded(notes Notes) *Stranded {
+func (k *Manager) Stranded(notes Notes) *Stranded {
 	return &Stranded{k: k, notes: notes, told: map[sharing.Owner]string{}}
 }
 

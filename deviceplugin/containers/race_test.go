@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/kubelet"
@@ -59,9 +60,9 @@ func (nobody) Fetch(context.Context, types.NamespacedName) (*corev1.Pod, error) 
 
 // raceway is a keeper and a mover over one device whose mode is edited.
 type raceway struct {
-	keeper *Containers
-	mover  *Mover
-	agent  *Agent
+	keeper *Manager
+	mover  *agent.Mover
+	agent  *agent.Agent
 	mps    *daemon
 	device sharing.DeviceID
 }
@@ -85,7 +86,7 @@ func newRaceway(t *testing.T) *raceway {
 		t.Fatal(err)
 	}
 	r.device = found[0].UUID
-	r.agent = New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{sharing.MPS}}}, nil)
+	r.agent = agent.New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{sharing.MPS}}}, nil)
 	r.edit(sharing.HAMiCore)
 	r.agent.Send(node.Scanned{Devices: found})
 	r.keeper = keeperOn(t, &sharing.Inventory{})
@@ -93,7 +94,7 @@ func newRaceway(t *testing.T) *raceway {
 	c.Pods, c.Node = nobody{}, r.agent
 	c.Preparers = []modes.Preparer{serves{sharing.HAMiCore}, r.mps}
 	r.mps.held = func() []node.Holder { return r.keeper.Holders(r.device) }
-	r.mover = NewMover(MoverConfig{
+	r.mover = agent.NewMover(agent.MoverConfig{
 		Agent: r.agent, Preparers: c.Preparers, Holders: r.keeper, Devices: c.Devices,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package containers carries each allocation of devices from the kubelet's first call to the end of its
+// pod. Package node decides whether a container may start, and modes prepare it.
+package containers
 
 import (
 	"cmp"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
@@ -44,9 +47,9 @@ type StateReader interface {
 	State() node.State
 }
 
-// ContainersConfig is what Containers work with. All fields but Patience, Signatures
+// Config is what a Manager works with. All fields but Patience, Signatures
 // and Observer are needed.
-type ContainersConfig struct {
+type Config struct {
 	Pods      Pods
 	Resolver  Resolver
 	Preparers []modes.Preparer
@@ -56,7 +59,7 @@ type ContainersConfig struct {
 	Node      StateReader
 	// Devices has one lock per device, by its id. It is shared with whoever changes
 	// devices.
-	Devices *KeyedLock
+	Devices *agent.KeyedLock
 	Terms   TermsReader
 	// Kubelet is the kubelet's own record, and Resource the name of ours in it.
 	Kubelet  kubelet.CheckpointReader
@@ -74,7 +77,7 @@ type ContainersConfig struct {
 	// Signatures checks that a scheduler vouches for placements; nil does not check.
 	Signatures Signatures
 	// Observer may be nil.
-	Observer ContainersObserver
+	Observer Observer
 }
 
 // Signatures says whether a scheduler vouches for a placement: an error says why not. Safe for
@@ -88,8 +91,8 @@ type TermsReader interface {
 	Terms() settings.Terms
 }
 
-// ContainersObserver is told what happened. It must not block.
-type ContainersObserver interface {
+// Observer is told what happened. It must not block.
+type Observer interface {
 	Allocated()
 	Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration)
 	// Refused is told about a start that was refused; pod is nil when it is not
@@ -110,7 +113,7 @@ func (unobserved) Refused(*corev1.Pod, error)                       {}
 func (unobserved) Edited(*corev1.Pod, string)                       {}
 func (unobserved) Released(sharing.Owner, error)                    {}
 
-// Containers carry one allocation from the kubelet's first call to the end of its pod:
+// Manager carries allocations from the kubelet's first call to the end of their pods:
 //
 //	Allocate   names an allocation; nothing is read or written
 //	Start      finds out whose it is, records it, prepares it, writes the CDI
@@ -120,25 +123,25 @@ func (unobserved) Released(sharing.Owner, error)                    {}
 //
 // The record is written before the first effect, so that whatever exists on the
 // host has an owner in the checkpoint. Every step may be repeated. It is safe for concurrent use.
-type Containers struct {
-	cfg    ContainersConfig
+type Manager struct {
+	cfg    Config
 	memory kubelet.Allocations
 	waits  *waits
-	starts KeyedLock // one per owner: containers of a pod start one by one
+	starts agent.KeyedLock // one per owner: containers of a pod start one by one
 }
 
-// NewContainers returns Containers that remember no allocation.
-func NewContainers(cfg ContainersConfig) *Containers {
+// New returns a manager that remembers no allocation.
+func New(cfg Config) *Manager {
 	cfg.Patience = cmp.Or(cfg.Patience, time.Minute)
 	if cfg.Observer == nil {
 		cfg.Observer = unobserved{}
 	}
-	return &Containers{cfg: cfg, waits: newWaits(cfg.Wait, clock.RealClock{})}
+	return &Manager{cfg: cfg, waits: newWaits(cfg.Wait, clock.RealClock{})}
 }
 
 // Allocate names an allocation for slots. It touches nothing but memory: the
 // kubelet blocks all pods of the node meanwhile.
-func (k *Containers) Allocate(slots []string) (string, error) {
+func (k *Manager) Allocate(slots []string) (string, error) {
 	id, err := cdi.NewID()
 	if err != nil {
 		return "", err
@@ -148,7 +151,7 @@ func (k *Containers) Allocate(slots []string) (string, error) {
 }
 
 // Allocated remembers an allocation that a kubelet.Proxy named.
-func (k *Containers) Allocated(slots []string, id string) {
+func (k *Manager) Allocated(slots []string, id string) {
 	if k.memory.Put(slots, id) {
 		k.cfg.Observer.Allocated()
 	}
@@ -156,12 +159,12 @@ func (k *Containers) Allocated(slots []string, id string) {
 
 // ForgetAllocations forgets the names of allocations: others may have named later ones of the same
 // slots. Those of containers that have started are recorded.
-func (k *Containers) ForgetAllocations() { k.memory.Clear() }
+func (k *Manager) ForgetAllocations() { k.memory.Clear() }
 
 // Remembered is the allocation id of a container with exactly these slots: the
 // recorded one, else that of the latest allocation of the slots, which is the one
 // of the container that has them now.
-func (k *Containers) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
+func (k *Manager) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
 	slots = slices.Sorted(slices.Values(slots))
 	for _, r := range k.cfg.Store.Of(owner) {
 		if r.Container == container && slices.Equal(r.Slots, slots) {
@@ -173,7 +176,7 @@ func (k *Containers) Remembered(owner sharing.Owner, container string, slots []s
 
 // Start makes everything ready for the container that is about to start with
 // these slots. An error means it must not start.
-func (k *Containers) Start(ctx context.Context, slots []string) error {
+func (k *Manager) Start(ctx context.Context, slots []string) error {
 	slots = slices.Sorted(slices.Values(slots))
 	pod, err := k.prepareSlots(ctx, slots)
 	if err != nil {
@@ -186,7 +189,7 @@ func (k *Containers) Start(ctx context.Context, slots []string) error {
 	return err
 }
 
-func (k *Containers) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod, error) {
+func (k *Manager) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod, error) {
 	id, err := k.cfg.Resolver.Resolve(ctx, slots)
 	if err != nil {
 		return nil, err
@@ -227,7 +230,7 @@ func (k *Containers) prepareSlots(ctx context.Context, slots []string) (*corev1.
 
 // findPod returns the pod with its placement: from the watch, else from the API
 // server, if that pod is still the same one.
-func (k *Containers) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
+func (k *Manager) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
 	pod, ok := k.cfg.Pods.Pod(id.Owner)
 	if ok && hasPlacement(pod) {
 		return pod, nil
@@ -245,7 +248,7 @@ func (k *Containers) findPod(ctx context.Context, id kubelet.Identity) (*corev1.
 }
 
 // prepareContainer does one container and reports whether its specification changed.
-func (k *Containers) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
+func (k *Manager) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
 	began := time.Now()
 	cl, err := k.admitContainer(ctx, pod, c, slots)
 	if err != nil {
@@ -273,7 +276,7 @@ func (k *Containers) prepareContainer(ctx context.Context, pod *corev1.Pod, c ku
 
 // writeSpecs writes the specifications that a container is started with, and reports whether one
 // changed.
-func (k *Containers) writeSpecs(ctx context.Context, id string, in modes.Injection) (bool, error) {
+func (k *Manager) writeSpecs(ctx context.Context, id string, in modes.Injection) (bool, error) {
 	common, err := k.cfg.Base.Common(ctx)
 	if err != nil {
 		return false, err
@@ -311,7 +314,7 @@ func newRecord(c *modes.Claim, slots []string) checkpoint.Record {
 
 // recordWithPartitions is the record of a claim with the MIG devices that the allocation had
 // when it was last prepared, so that a restart changes nothing on disk.
-func (k *Containers) recordWithPartitions(c *modes.Claim, slots []string) checkpoint.Record {
+func (k *Manager) recordWithPartitions(c *modes.Claim, slots []string) checkpoint.Record {
 	r := newRecord(c, slots)
 	for _, old := range k.cfg.Store.Of(r.Owner) {
 		if old.ID != r.ID || len(old.Devices) != len(r.Devices) {

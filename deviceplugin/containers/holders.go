@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"fmt"
@@ -15,13 +15,13 @@ import (
 )
 
 // Holders returns who holds a share of the device.
-func (k *Containers) Holders(id sharing.DeviceID) []node.Holder {
+func (k *Manager) Holders(id sharing.DeviceID) []node.Holder {
 	return node.HoldersOf(id, nodeRecords(k.cfg.Store.All()), k.runningPods())
 }
 
 // runningPods are the live pods that have shares of this node's devices: those of which a container
 // was prepared, and those of which one has run.
-func (k *Containers) runningPods() []node.Running {
+func (k *Manager) runningPods() []node.Running {
 	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
 	var all []node.Running
 	for owner := range k.cfg.Pods.Live() {
@@ -42,7 +42,7 @@ func (k *Containers) runningPods() []node.Running {
 // names no mode. For a pod with a record it is that of the record; without one
 // another device plugin started the pod, the device may have been given another
 // mode since, and the shares are of mode "". With an error it is what is recorded.
-func (k *Containers) placementOf(pod *corev1.Pod, records []checkpoint.Record) (sharing.Placement, error) {
+func (k *Manager) placementOf(pod *corev1.Pod, records []checkpoint.Record) (sharing.Placement, error) {
 	terms := k.cfg.Terms.Terms()
 	if len(records) > 0 || pod.Annotations[wire.PodPlacement] != "" {
 		state, err := k.scannedState()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing/podspec"
@@ -33,8 +34,8 @@ type HoldingsWatch struct {
 
 // HoldingsConfig is what a HoldingsWatch works with. All fields are needed.
 type HoldingsConfig struct {
-	Agent      *Agent
-	Containers *Containers
+	Agent      *agent.Agent
+	Containers *Manager
 	Pods       PodChanges
 	// Resources is asked where the kubelet's checkpoint cannot be read.
 	Resources kubelet.Resources
@@ -127,7 +128,7 @@ func (w *HoldingsWatch) slotsWithoutCheckpoint(ctx context.Context) []string {
 }
 
 // podHoldings is what each pod of the node asks for and was given, without slots.
-func (k *Containers) podHoldings() node.Holdings {
+func (k *Manager) podHoldings() node.Holdings {
 	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
 	var all node.Holdings
 	for owner := range k.cfg.Pods.Live() {
@@ -161,7 +162,7 @@ func askedOf(pod *corev1.Pod, names podspec.Names) node.Amounts {
 }
 
 // slotsOf are the slots that the kubelet recorded for live pods, and for owners that are not known.
-func (k *Containers) slotsOf(record kubelet.Record) (held, doubtful []string) {
+func (k *Manager) slotsOf(record kubelet.Record) (held, doubtful []string) {
 	for _, h := range record.Of(k.cfg.Resource.ResourceName()) {
 		if _, live := k.cfg.Pods.Pod(h.Owner); live {
 			held = append(held, h.Slots...)
@@ -173,7 +174,7 @@ func (k *Containers) slotsOf(record kubelet.Record) (held, doubtful []string) {
 }
 
 // recordedSlots are those of our own records of live pods.
-func (k *Containers) recordedSlots() []string {
+func (k *Manager) recordedSlots() []string {
 	var slots []string
 	for _, r := range k.cfg.Store.All() {
 		if _, live := k.cfg.Pods.Pod(r.Owner); live {

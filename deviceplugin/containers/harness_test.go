@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent_test
+package containers_test
 
 import (
 	"context"
@@ -26,6 +26,7 @@ import (
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
+	"deviceshare/deviceplugin/containers"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/host"
@@ -54,9 +55,9 @@ type bench struct {
 	mode    sharing.Mode
 	locks   agent.KeyedLock
 	// signatures are checked from the next start of the device plugin on.
-	signatures agent.Signatures
+	signatures containers.Signatures
 
-	keeper *agent.Containers
+	keeper *containers.Manager
 	store  *checkpoint.Store
 	pods   *cluster.Pods
 	gone   chan sharing.Owner
@@ -150,7 +151,7 @@ func (b *bench) start(files host.Files) {
 		Checkpoint: kubelet.Directory(b.kubelet.Directory), Resources: resources, Pods: b.pods,
 		Resource: offer{b}, Memory: offer{b}, Patience: 200 * time.Millisecond,
 	}
-	b.keeper = agent.NewContainers(agent.ContainersConfig{
+	b.keeper = containers.New(containers.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
 		Preparers: factory.New(factory.Config{Files: files, Space: b.space(files), StateDir: filepath.Join(b.dir, "state"),
 			LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),

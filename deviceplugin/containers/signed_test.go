@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent_test
+package containers_test
 
 import (
 	"context"

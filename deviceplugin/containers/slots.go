@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/node"
@@ -16,7 +17,7 @@ import (
 
 // Slots is the resource that pods ask for devices with, as the kubelet is offered it.
 type Slots struct {
-	*Agent
+	*agent.Agent
 	settings.Configuration
 	Holdings *HoldingsWatch
 }
@@ -35,12 +36,12 @@ func (s Slots) Devices() []*pluginapi.Device {
 
 // NewSlotServer returns the server of the slots, at the proxy that is registered for us, or at the
 // kubelet. It tells the agent whether the kubelet knows the devices.
-func NewSlotServer(places *kubelet.Places, s Slots, keeper *Containers) *kubelet.Server {
+func NewSlotServer(places *kubelet.Places, s Slots, m *Manager) *kubelet.Server {
 	var taking sync.Mutex // so that the last answer of Taken is the last one sent
 	var server *kubelet.Server
 	server = kubelet.NewServer(kubelet.ServerConfig{
 		Directory: places.Root.DevicePlugins(), Keeper: places.Keeper, Move: places.Move,
-		Socket: "deviceshare-count.sock", Offer: s, Handler: handler{keeper},
+		Socket: "deviceshare-count.sock", Offer: s, Handler: handler{m},
 		Taken: func() {
 			taking.Lock()
 			defer taking.Unlock()
@@ -51,11 +52,11 @@ func NewSlotServer(places *kubelet.Places, s Slots, keeper *Containers) *kubelet
 }
 
 // handler names allocations for the kubelet.
-type handler struct{ *Containers }
+type handler struct{ *Manager }
 
 // Allocate implements kubelet.Handler.
 func (h handler) Allocate(slots []string) (string, error) {
-	id, err := h.Containers.Allocate(slots)
+	id, err := h.Manager.Allocate(slots)
 	if err != nil {
 		return "", err
 	}
@@ -65,7 +66,7 @@ func (h handler) Allocate(slots []string) (string, error) {
 // Allocated implements kubelet.Handler. A name that is not one of ours is ignored.
 func (h handler) Allocated(slots []string, name string) {
 	if id, ours := cdi.ID(name); ours {
-		h.Containers.Allocated(slots, id)
+		h.Manager.Allocated(slots, id)
 	}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent_test
+package containers_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/containers"
 	"deviceshare/deviceplugin/kubelet"
 )
 
@@ -55,7 +55,7 @@ func TestHeldSlotsAreKnownWhicheverRecordIsLost(t *testing.T) {
 	}
 	text, err := os.ReadFile(b.kubelet.Checkpoint())
 	must(t, err)
-	require := func(what string, w *agent.HoldingsWatch, slots ...string) {
+	require := func(what string, w *containers.HoldingsWatch, slots ...string) {
 		t.Helper()
 		w.Look(t.Context())
 		for _, s := range slots {
@@ -64,8 +64,8 @@ func TestHeldSlotsAreKnownWhicheverRecordIsLost(t *testing.T) {
 			}
 		}
 	}
-	watch := func(l *listing) *agent.HoldingsWatch {
-		return agent.NewHoldingsWatch(agent.HoldingsConfig{Agent: b.agent, Containers: b.keeper, Pods: b.pods, Resources: l})
+	watch := func(l *listing) *containers.HoldingsWatch {
+		return containers.NewHoldingsWatch(containers.HoldingsConfig{Agent: b.agent, Containers: b.keeper, Pods: b.pods, Resources: l})
 	}
 	require("all records", watch(&listing{}), held...)
 

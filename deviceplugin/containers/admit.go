@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 // admitContainer decides whether a container may start with its shares, and records that it
 // does. The devices of the pod are locked meanwhile: a change of mode that comes
 // before is seen here, and one that comes after sees the record.
-func (k *Containers) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (modes.Claim, error) {
+func (k *Manager) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (modes.Claim, error) {
 	terms := k.cfg.Terms.Terms()
 	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
 	state, err := k.scannedState()
@@ -68,7 +68,7 @@ func (k *Containers) admitContainer(ctx context.Context, pod *corev1.Pod, c kube
 
 // requireSigned returns an error if no scheduler vouches for the pod's placement, where that is
 // checked. A container that was prepared before needs none: it is given what it got then.
-func (k *Containers) requireSigned(pod *corev1.Pod, node string) error {
+func (k *Manager) requireSigned(pod *corev1.Pod, node string) error {
 	if k.cfg.Signatures == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (k *Containers) requireSigned(pod *corev1.Pod, node string) error {
 
 // decideAdmission admits a container or says why not. Pods that another one would take the devices
 // from are asked for past the watch before: the scheduler may have seen their end earlier.
-func (k *Containers) decideAdmission(ctx context.Context, state node.State, a node.Ask, begun bool) (node.Claim, error) {
+func (k *Manager) decideAdmission(ctx context.Context, state node.State, a node.Ask, begun bool) (node.Claim, error) {
 	var running []node.Running // a pod that has begun keeps what it holds, beside whomever
 	if !begun {
 		running = k.runningPods()
@@ -103,7 +103,7 @@ const askWait = 5 * time.Second
 
 // stillThere are the pods of which the API server says that they are there. Only those are asked
 // for that have a share of the same devices.
-func (k *Containers) stillThere(ctx context.Context, running []node.Running, a *node.Ask) (left []node.Running, err error) {
+func (k *Manager) stillThere(ctx context.Context, running []node.Running, a *node.Ask) (left []node.Running, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	for _, r := range running {
@@ -124,7 +124,7 @@ func (k *Containers) stillThere(ctx context.Context, running []node.Running, a *
 
 // refusalError is a refusal as an error. A final one is *modes.Misplaced, as preparers say it,
 // and so is one that the pod has met for too long.
-func (k *Containers) refusalError(o sharing.Owner, r *node.Refusal) error {
+func (k *Manager) refusalError(o sharing.Owner, r *node.Refusal) error {
 	switch {
 	case r.IsFinal():
 		return &modes.Misplaced{Why: r.Detail}
@@ -151,7 +151,7 @@ func devicesOf(p *sharing.Placement) []string {
 }
 
 // scannedState is the state of the node, once its devices are known.
-func (k *Containers) scannedState() (node.State, error) {
+func (k *Manager) scannedState() (node.State, error) {
 	state := k.cfg.Node.State()
 	if why, is := state.IsUnread(); is {
 		return state, fmt.Errorf("the devices of this node are not known: %s", why)
@@ -173,7 +173,7 @@ func nodeRecords(records []checkpoint.Record) []node.Record {
 	return out
 }
 
-func (k *Containers) preparerOf(c *modes.Claim) (modes.Preparer, error) {
+func (k *Manager) preparerOf(c *modes.Claim) (modes.Preparer, error) {
 	mode := c.Devices[0].Share.Mode
 	for _, p := range k.cfg.Preparers {
 		if p.Mode() == mode {

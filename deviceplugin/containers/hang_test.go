@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"context"
@@ -68,7 +68,7 @@ func TestAStartWaitsForADeviceThatIsLookedAtButNotForEver(t *testing.T) {
 }
 
 // hanging is a keeper with a pod whose start hangs in the driver.
-func hanging(t *testing.T) (k *Containers, live *atomic.Bool) {
+func hanging(t *testing.T) (k *Manager, live *atomic.Bool) {
 	t.Helper()
 	inv := inventoryOf()
 	k, live = keeperOn(t, &inv), &atomic.Bool{}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/kubelet"
@@ -88,14 +89,14 @@ func (number) ResourceName() string { return wire.ResourceNumber }
 
 // keeperOn is a keeper that knows devices, two modes, and nothing else. A device
 // works if the only reason against it is the way into its mode.
-func keeperOn(t *testing.T, inv *sharing.Inventory) *Containers {
+func keeperOn(t *testing.T, inv *sharing.Inventory) *Manager {
 	t.Helper()
 	store, _, err := checkpoint.Open(host.OS{}, filepath.Join(t.TempDir(), "checkpoint.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewContainers(ContainersConfig{
-		Node: nodeLike{inv}, Devices: &KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{}, Wait: 5 * time.Minute,
+	return New(Config{
+		Node: nodeLike{inv}, Devices: &agent.KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{}, Wait: 5 * time.Minute,
 		Preparers: []modes.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package containers
 
 import (
 	"context"
@@ -65,13 +65,13 @@ func named(t *testing.T, name string, shares ...sharing.Share) *corev1.Pod {
 }
 
 // start is a start of the container of a pod that has a share.
-func start(t *testing.T, k *Containers, pod *corev1.Pod) (modes.Claim, error) {
+func start(t *testing.T, k *Manager, pod *corev1.Pod) (modes.Claim, error) {
 	t.Helper()
 	return k.admitContainer(t.Context(), pod, kubelet.Container{Name: "main", ID: "id-of-" + pod.Name}, slotsOf(1))
 }
 
 // crowded is a keeper with a pod on the first device that has begun, and a second pod there.
-func crowded(t *testing.T, first, second sharing.Share) (*Containers, *crowd) {
+func crowded(t *testing.T, first, second sharing.Share) (*Manager, *crowd) {
 	t.Helper()
 	inv := inventoryOf()
 	k, c := keeperOn(t, &inv), &crowd{}
