@@ -27,6 +27,7 @@ import (
 	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/deviceplugin/oversight"
+	"deviceshare/deviceplugin/reporting"
 	"deviceshare/deviceplugin/settings"
 	"deviceshare/endpoint"
 	"deviceshare/sharing"
@@ -39,7 +40,7 @@ type plugin struct {
 	agent      *agent.Agent
 	config     *live.Watcher
 	settings   settings.Configuration
-	report     *agent.Reporter
+	report     *reporting.Reporter
 	metrics    *metrics.Metrics
 	store      *checkpoint.Store
 	pods       *cluster.Pods
@@ -106,7 +107,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	if err != nil {
 		return nil, err
 	}
-	p.report, p.unserved = agent.NewReporter(client, o.nodeName), o.modes.unserved()
+	p.report, p.unserved = reporting.NewReporter(client, o.nodeName), o.modes.unserved()
 	p.agent = agent.New(node.Config{
 		Node: o.nodeName, Powers: o.modes.powers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
 	}, p.report)
@@ -116,7 +117,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	p.oversight = oversight.NewOversight(oversight.OversightConfig{
 		AuditOptions: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Observer: p.report,
 	})
-	shown := agent.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight.Audit}
+	shown := reporting.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight.Audit}
 	p.metrics = metrics.New(o.nodeName, shown, metrics.NewSurvey(metrics.SurveyConfig{
 		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, States: shown, Trouble: p.report.UsageUnread,
 	}))
@@ -159,7 +160,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	changes, _ := p.agent.Changes()
 	if p.publisher, err = cluster.NewPublisher(cluster.PublisherConfig{
 		Client: client, Node: o.nodeName, Changes: changes, Ended: func(err error) { p.agent.SetPart(node.PartPublishing, err) },
-		Source: agent.Published{Agent: p.agent, Configuration: p.settings, Amounts: p.amounts},
+		Source: reporting.Published{Agent: p.agent, Configuration: p.settings, Amounts: p.amounts},
 	}); err != nil {
 		return err
 	}

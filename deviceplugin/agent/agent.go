@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the device plugin at work on a node: it learns what happens there, keeps the
-// node's state up to date, and carries out what follows from it.
+// Package agent is the loop of the device plugin: it learns what happens on the node, keeps the
+// node's state up to date, and takes the steps that follow from it.
 //
 //	Agent     the only writer of the state: takes events, gives immutable snapshots
 //	Monitor   owns the driver: turns scans, probes and critical errors into events
 //	Mover     looks at devices and takes the steps of node.Plan, one goroutine per device
-//	Containers prepare what node.Admit lets in, and release it
 //	Releaser  releases pods that are gone, as node.Plan says
 //
 // Package node makes the decisions. They touch neither a clock nor the driver; this package does,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package reporting
 
 import (
 	"cmp"
 
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/legacy"
@@ -16,7 +17,7 @@ import (
 
 // Published is what the node object is kept equal to.
 type Published struct {
-	Agent         *Agent
+	Agent         *agent.Agent
 	Configuration settings.Configuration
 	Amounts       *legacy.Amounts
 }
@@ -52,7 +53,7 @@ func (p Published) Withdraw() { p.Agent.Send(node.Withdrawing{}) }
 
 // Shown is what the metrics show.
 type Shown struct {
-	Agent         *Agent
+	Agent         *agent.Agent
 	Configuration *settings.Configuration // may be set after the metrics are made
 	Records       *checkpoint.Store
 	Audit         *oversight.Audit

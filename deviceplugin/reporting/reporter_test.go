@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+package reporting
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	events "k8s.io/client-go/tools/record"
 
 	"deviceshare/config/signing"
+	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
@@ -22,7 +23,7 @@ import (
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
-	a := New(node.Config{Node: "n"}, r)
+	a := agent.New(node.Config{Node: "n"}, r)
 	missing := func(pod int) error {
 		return fmt.Errorf("get resources of pod ns/p%d: %w", pod, kubelet.ErrNoPodResources)
 	}
@@ -55,7 +56,7 @@ func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing
 func TestAPassingStateOfTheAmountsIsToldOncePerReasonAndNotWhenItEnds(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
-	a := New(node.Config{Node: "n"}, r)
+	a := agent.New(node.Config{Node: "n"}, r)
 	for _, obstacle := range []error{nil, errors.New("held"), errors.New("held"), errors.New("remembered"), nil, nil, errors.New("held")} {
 		a.SetPart(node.PartAmounts, obstacle)
 	}
@@ -73,7 +74,7 @@ func TestAMisplacedPodIsToldOnceWhateverBecomesOfIt(t *testing.T) {
 	recorder := events.NewFakeRecorder(100)
 	recorder.IncludeObject = true
 	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
-	a := New(node.Config{Node: "n"}, r)
+	a := agent.New(node.Config{Node: "n"}, r)
 	misplaced := func(fate node.Fate, why string) {
 		a.Send(node.Misplaced{Owner: "uid", Namespace: "ns", Pod: "p", Fate: fate, Why: why})
 	}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package agent
+// Package reporting tells others about a node: people by events, the log and metrics, and schedulers
+// by the node object.
+package reporting
 
 import (
 	"errors"
