@@ -26,7 +26,7 @@ func (f followers) Allocated() { f.metrics.Allocated() }
 
 // Prepared implements containers.Observer.
 func (f followers) Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration) {
-	f.oversight.Witness.Prepared(pod, &c)
+	f.oversight.Prepared(pod, &c)
 	f.receipts.Prepared(pod)
 	f.metrics.Prepared(c.Devices[0].Share.Mode, took)
 }

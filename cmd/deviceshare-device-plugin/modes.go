@@ -39,7 +39,7 @@ type modeFlags struct {
 	// Unlimited says what becomes of containers with a process that goes past libvgpu.so.
 	Unlimited string
 	// Audit is who may use devices without a share.
-	Audit oversight.AuditOptions
+	Audit oversight.Exemptions
 	// Isolation is which pods may have devices, in whatever mode.
 	Isolation isolationFlags
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
@@ -60,7 +60,7 @@ func defaultModeFlags() modeFlags {
 		StateDir: "/var/lib/deviceshare", LibraryDir: "/opt/deviceshare",
 		Unlimited: "end",
 		// NVIDIA's MPS server may be a program of the host.
-		Audit:      oversight.AuditOptions{Programs: []string{"nvidia-cuda-mps"}},
+		Audit:      oversight.Exemptions{Programs: []string{"nvidia-cuda-mps"}},
 		Isolation:  defaultIsolationFlags(),
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: defaultTenantFlags(), MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md

@@ -114,10 +114,10 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers{p}); err != nil {
 		return nil, err
 	}
-	p.oversight = oversight.NewOversight(oversight.OversightConfig{
-		AuditOptions: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Observer: p.report,
+	p.oversight = oversight.New(oversight.Config{
+		Exempt: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Observer: p.report,
 	})
-	shown := reporting.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight.Audit}
+	shown := reporting.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight}
 	p.metrics = metrics.New(o.nodeName, shown, metrics.NewSurvey(metrics.SurveyConfig{
 		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, States: shown, Trouble: p.report.UsageUnread,
 	}))
@@ -214,7 +214,7 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	p.holdings.Begin(ctx)
 	group.Go(func() error { return p.mover.Run(ctx) })
 	p.mover.AwaitLook(ctx)
-	p.oversight.Witness.AskRuntime(ctx)
+	p.oversight.AskRuntime(ctx)
 	p.publisher.Begin()
 	for _, run := range []func(context.Context) error{p.oversight.Run, p.holdings.Run, p.amounts.Run, p.releaser.Run} {
 		group.Go(func() error { return run(ctx) })

@@ -3,24 +3,19 @@
 package oversight
 
 import (
-	"cmp"
-	"context"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/metrics/occupancy"
 	"deviceshare/sharing"
 )
 
-// AuditOptions is whom an Audit leaves alone.
-type AuditOptions struct {
+// Exemptions are those who may use devices without a share.
+type Exemptions struct {
 	// Namespaces are those whose pods may use devices without a share: monitoring, MPS daemons.
 	Namespaces []string
 	// ServiceAccounts are those, as namespace/name, whose pods may do so too.
@@ -29,38 +24,11 @@ type AuditOptions struct {
 	Programs []string
 }
 
-// Identities tell what a process is.
-type Identities interface {
-	// Identity looks at a process; an error if it has ended.
-	Identity(pid int) (occupancy.Process, []procfs.Cgroup, error)
-}
-
-// AuditConfig is how an Audit works. Zero durations take the defaults.
-type AuditConfig struct {
-	AuditOptions
-	Records interface{ All() []checkpoint.Record }
-	Pods    occupancy.PodSource
-	Offered interface{ Offered() []sharing.DeviceID }
-	Devices interface {
-		// MemoryByProcess lists those of one device, or is driver.ErrUnsupported.
-		MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
-	}
-	Processes Identities
-	Observer  AuditObserver
-	Look      time.Duration // between looks; 4 s
-}
-
-// AuditObserver is told once of each process that uses a device without a share. pod is nil for
-// a program of the host and for a pod that this node does not know.
-type AuditObserver interface {
-	Stranger(pod *corev1.Pod, use occupancy.Use)
-}
-
-// Audit looks who uses devices without a share: a program of the host, a pod that asks for nothing
+// audit looks who uses devices without a share: a program of the host, a pod that asks for nothing
 // and gets all devices from NVIDIA's runtime, a privileged pod, what a pod has left behind. It
 // tells, and ends nobody: it cannot know what an administrator has started on purpose.
-type Audit struct {
-	cfg AuditConfig
+type audit struct {
+	cfg *Config
 
 	seen map[sighting]int // in how many looks in a row; it belongs to the goroutine that looks
 
@@ -75,28 +43,15 @@ type sighting struct {
 	started uint64
 }
 
-// NewAudit returns an audit that has seen nothing yet.
-func NewAudit(cfg AuditConfig) *Audit {
-	cfg.Look = cmp.Or(cfg.Look, 4*time.Second)
-	return &Audit{cfg: cfg, seen: map[sighting]int{}}
-}
+// newAudit returns an audit that has seen nothing yet.
+func newAudit(c *Config) *audit { return &audit{cfg: c, seen: map[sighting]int{}} }
 
-// Run looks until ctx ends. It does not wait then for a driver that does not answer.
-func (a *Audit) Run(ctx context.Context) error { return lookEvery(ctx, a.cfg.Look, a.LookAll) }
-
-// Uses are those that were told about and were there at the last look, in no order.
-func (a *Audit) Uses() []occupancy.Use {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.uses)
-}
-
-// LookAll looks at every device. It belongs to one goroutine.
-func (a *Audit) LookAll() {
+// lookAll looks at every device. It belongs to one goroutine.
+func (a *audit) lookAll() {
 	tenants := occupancy.ByDevice(a.cfg.Records.All(), a.cfg.Pods)
 	seen := map[sighting]int{}
 	var uses []occupancy.Use
-	for _, id := range a.cfg.Offered.Offered() {
+	for _, id := range a.cfg.Agent.Offered() {
 		processes, err := a.cfg.Devices.MemoryByProcess(id)
 		if err != nil {
 			klog.V(3).InfoS("the driver does not say who uses a device", "device", id, "why", err)
@@ -124,8 +79,8 @@ func (a *Audit) LookAll() {
 }
 
 // useWithoutShare looks at one process on a device. It is false for one that may be there.
-func (a *Audit) useWithoutShare(id sharing.DeviceID, pods occupancy.Pods, p driver.Process) (occupancy.Use, bool) {
-	process, groups, err := a.cfg.Processes.Identity(p.PID)
+func (a *audit) useWithoutShare(id sharing.DeviceID, pods occupancy.Pods, p driver.Process) (occupancy.Use, bool) {
+	process, groups, err := a.cfg.Processes.identify(p.PID)
 	if err != nil {
 		return occupancy.Use{}, false
 	}
@@ -133,24 +88,24 @@ func (a *Audit) useWithoutShare(id sharing.DeviceID, pods occupancy.Pods, p driv
 	use := occupancy.Use{Process: process, Occupant: who, Device: id, Memory: p.Memory}
 	switch who.Kind {
 	case occupancy.Host:
-		return use, !slices.Contains(a.cfg.Programs, process.Name)
+		return use, !slices.Contains(a.cfg.Exempt.Programs, process.Name)
 	case occupancy.Stranger:
 		pod, known := a.cfg.Pods.Pod(who.Owner)
 		if known {
 			use.Namespace, use.Pod = pod.Namespace, pod.Name
 			use.Container = occupancy.ContainerOf(pod, groups)
 		}
-		return use, !known || !a.cfg.isExempt(pod)
+		return use, !known || !a.cfg.Exempt.isExempt(pod)
 	}
 	return occupancy.Use{}, false
 }
 
 // isExempt reports whether a pod may use devices without a share.
-func (o *AuditOptions) isExempt(pod *corev1.Pod) bool {
-	return slices.Contains(o.Namespaces, pod.Namespace) || slices.Contains(o.ServiceAccounts, pod.Namespace+"/"+pod.Spec.ServiceAccountName)
+func (x *Exemptions) isExempt(pod *corev1.Pod) bool {
+	return slices.Contains(x.Namespaces, pod.Namespace) || slices.Contains(x.ServiceAccounts, pod.Namespace+"/"+pod.Spec.ServiceAccountName)
 }
 
-func (a *Audit) reportUse(use occupancy.Use) {
+func (a *audit) reportUse(use occupancy.Use) {
 	pod, _ := a.cfg.Pods.Pod(use.Owner)
 	a.cfg.Observer.Stranger(pod, use)
 }

@@ -29,23 +29,24 @@ func idOf(pod int, container string) string { return fmt.Sprintf("%s%060d", cont
 // audited is a node with processes on devices, as an Audit sees it.
 type audited struct {
 	guarded
+	loop
 	offered   []sharing.DeviceID
 	processes map[int]occupancy.Process
 	paths     map[int]string
 	told      []string
-	*Audit
+	*audit
 }
 
-func newAudited(exempt AuditOptions) *audited {
+func newAudited(exempt Exemptions) *audited {
 	a := &audited{offered: []sharing.DeviceID{"GPU-0", "GPU-1"}, processes: map[int]occupancy.Process{}, paths: map[int]string{}}
 	a.guarded = guarded{pods: map[sharing.Owner]*corev1.Pod{}, users: map[sharing.DeviceID][]int{}}
-	a.Audit = NewAudit(AuditConfig{
-		AuditOptions: exempt, Records: a, Pods: a, Offered: a, Devices: a, Processes: a, Observer: a,
-	})
+	a.audit = newAudit(&Config{Exempt: exempt, Records: a, Pods: a, Agent: a, Devices: a, Processes: a, Observer: a})
 	return a
 }
 
-func (a *audited) LookAll() { a.Audit.LookAll() }
+func (a *audited) lookAll() { a.audit.lookAll() }
+
+func (a *audited) Uses() []occupancy.Use { return (&Oversight{audit: a.audit}).Uses() }
 
 func (a *audited) Offered() []sharing.DeviceID { return a.offered }
 
@@ -57,7 +58,7 @@ func (a *audited) MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
 	return out, a.mute
 }
 
-func (a *audited) Identity(pid int) (occupancy.Process, []procfs.Cgroup, error) {
+func (a *audited) identify(pid int) (occupancy.Process, []procfs.Cgroup, error) {
 	p, ok := a.processes[pid]
 	if !ok {
 		return p, nil, errors.New("no such process")
@@ -141,18 +142,18 @@ func TestWhoUsesADeviceWithoutAShareIsTold(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			exempt := AuditOptions{Programs: []string{"nvidia-cuda-mps"}}
+			exempt := Exemptions{Programs: []string{"nvidia-cuda-mps"}}
 			exempt.Namespaces, exempt.ServiceAccounts = []string{"ours"}, []string{"team/dcgm"}
 			a := newAudited(exempt)
 			a.pod(1, "team", "GPU-0")
 			a.pod(2, "team", "GPU-1")
 			c.begin(a)
-			a.LookAll()
+			a.lookAll()
 			if len(a.told) != 0 || len(a.Uses()) != 0 {
 				t.Fatalf("told at the first look: %v", a.told)
 			}
 			for range 3 {
-				a.LookAll()
+				a.lookAll()
 			}
 			if got := strings.Join(a.told, "\n"); got != c.want {
 				t.Errorf("told: %s\nwant: %s", got, c.want)
@@ -165,20 +166,20 @@ func TestWhoUsesADeviceWithoutAShareIsTold(t *testing.T) {
 }
 
 func TestAProcessThatIsGoneIsNotShownAndOneWithItsNumberIsToldAnew(t *testing.T) {
-	a := newAudited(AuditOptions{})
+	a := newAudited(Exemptions{})
 	a.pod(1, "team")
 	a.begin(1, "python", cgroup(1, "main"), "GPU-0")
-	a.LookAll()
-	a.LookAll()
+	a.lookAll()
+	a.lookAll()
 	a.users["GPU-0"] = nil
-	a.LookAll()
+	a.lookAll()
 	if len(a.told) != 1 || len(a.Uses()) != 0 {
 		t.Fatalf("told %v, shown %v", a.told, a.Uses())
 	}
 	a.users["GPU-0"] = []int{1}
 	a.processes[1] = occupancy.Process{PID: 1, Started: 5, Name: "other"}
-	a.LookAll()
-	a.LookAll()
+	a.lookAll()
+	a.lookAll()
 	if len(a.told) != 2 || len(a.Uses()) != 1 {
 		t.Errorf("told %v, shown %v", a.told, a.Uses())
 	}
@@ -189,7 +190,7 @@ func TestAProcessThatIsGoneIsNotShownAndOneWithItsNumberIsToldAnew(t *testing.T)
 func TestOnlyStrangersAreTold(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		a := newAudited(AuditOptions{})
+		a := newAudited(Exemptions{})
 		loose := map[string]int{} // looks in a row, by process and device
 		want := 0
 		for n := range 5 {
@@ -232,7 +233,7 @@ func TestOnlyStrangersAreTold(t *testing.T) {
 				}
 			}
 			loose = now
-			a.LookAll()
+			a.lookAll()
 			if len(a.told) != want {
 				t.Fatalf("seed %d, step %d: told %d times, want %d", seed, step, len(a.told), want)
 			}

@@ -19,13 +19,7 @@ const lookAtRuntime = 10 * time.Second
 // bypassWatch looks whether the node gives devices to containers that ask for none, past the
 // scheduler and past this plugin. It prevents nothing: these are settings of the node, which
 // its administrator is told about.
-type bypassWatch struct {
-	// runtime says why a container gets devices unasked, if it does; cdi.Runtime does.
-	runtime interface {
-		GivesUnasked(ctx context.Context) (why string, does bool, err error)
-	}
-	agent interface{ Send(node.Event) }
-}
+type bypassWatch struct{ cfg *Config }
 
 // run looks again and again until ctx ends.
 func (b *bypassWatch) run(ctx context.Context, pause time.Duration) error {
@@ -35,13 +29,13 @@ func (b *bypassWatch) run(ctx context.Context, pause time.Duration) error {
 
 // checkRuntime takes in how the node is set. What cannot be known changes nothing.
 func (b *bypassWatch) checkRuntime(ctx context.Context) {
-	switch why, does, err := b.runtime.GivesUnasked(ctx); {
+	switch why, does, err := b.cfg.Runtime.GivesUnasked(ctx); {
 	case errors.Is(err, cdi.ErrRuntimeSilent):
 	case err != nil:
 		klog.V(2).InfoS("the container runtime does not say what it starts containers with", "why", err)
 	case does:
-		b.agent.Send(node.Troubled{Part: node.PartNVIDIARuntime, Why: why})
+		b.cfg.Agent.Send(node.Troubled{Part: node.PartNVIDIARuntime, Why: why})
 	default:
-		b.agent.Send(node.Recovered{Part: node.PartNVIDIARuntime})
+		b.cfg.Agent.Send(node.Recovered{Part: node.PartNVIDIARuntime})
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 // set is how a node's runtimes are set, and what was sent about that.
 type set struct {
+	containerRuntime
+	loop
 	why  string
 	err  error
 	sent []string
@@ -26,7 +28,7 @@ func (s *set) Send(e node.Event) { s.sent = append(s.sent, fmt.Sprintf("%T%v", e
 
 func TestANodeWhereContainersGetDevicesUnaskedIsInTroubleUntilItIsMended(t *testing.T) {
 	s := &set{}
-	b := &bypassWatch{runtime: s, agent: s}
+	b := &bypassWatch{&Config{Runtime: s, Agent: s}}
 	for _, c := range []struct {
 		why  string
 		err  error

@@ -28,26 +28,27 @@ import (
 
 // guarded is a node with processes on devices, as a Guard sees it.
 type guarded struct {
+	processes
+	Observer
 	records  []checkpoint.Record
 	pods     map[sharing.Owner]*corev1.Pod
-	programs map[int]Program
+	programs map[int]program
 	users    map[sharing.DeviceID][]int
 	mute     error  // of the driver
 	hang     func() // in the driver
 	ended    []string
 	told     []string
-	*Guard
+	*guard
 }
 
 func newGuarded(onlyTells bool) *guarded {
-	g := &guarded{pods: map[sharing.Owner]*corev1.Pod{}, programs: map[int]Program{}, users: map[sharing.DeviceID][]int{}}
-	g.Guard = NewGuard(GuardConfig{
-		Records: g, Pods: g, Devices: g, Programs: g, OnlyTells: onlyTells,
-		Found: func(pod *corev1.Pod, container, what string) {
-			g.told = append(g.told, pod.Name+"/"+container+": "+what)
-		},
-	})
+	g := &guarded{pods: map[sharing.Owner]*corev1.Pod{}, programs: map[int]program{}, users: map[sharing.DeviceID][]int{}}
+	g.guard = newGuard(&Config{Records: g, Pods: g, Devices: g, Processes: g, Observer: g, OnlyTells: onlyTells})
 	return g
+}
+
+func (g *guarded) Unlimited(pod *corev1.Pod, container, what string) {
+	g.told = append(g.told, pod.Name+"/"+container+": "+what)
 }
 
 func (g *guarded) All() []checkpoint.Record { return g.records }
@@ -68,15 +69,15 @@ func (g *guarded) MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
 	return out, g.mute
 }
 
-func (g *guarded) Program(pid int) (Program, error) {
+func (g *guarded) inspect(pid int) (program, error) {
 	p, ok := g.programs[pid]
 	if !ok {
-		return Program{}, errors.New("no such process")
+		return program{}, errors.New("no such process")
 	}
 	return p, nil
 }
 
-func (g *guarded) End(container string) error {
+func (g *guarded) killAll(container string) error {
 	g.ended = append(g.ended, container)
 	return nil
 }
@@ -97,7 +98,7 @@ func groups(path string) []procfs.Cgroup { return []procfs.Cgroup{{Path: path}} 
 
 // start lets a process in a container use a device.
 func (g *guarded) start(pid int, id string, device sharing.DeviceID, mapped ...string) {
-	g.programs[pid] = Program{Process: occupancy.Process{Name: "python", Started: uint64(pid)}, Groups: groups("/kubepods/pod1/cri-containerd-" + id + ".scope"), Mapped: mapped}
+	g.programs[pid] = program{Process: occupancy.Process{Name: "python", Started: uint64(pid)}, groups: groups("/kubepods/pod1/cri-containerd-" + id + ".scope"), mapped: mapped}
 	g.users[device] = append(g.users[device], pid)
 }
 
@@ -138,10 +139,10 @@ func TestAContainerIsEndedOfWhichAProcessGoesPastTheLibrary(t *testing.T) {
 			}
 			g.place("a", "c1", "GPU-1", tc.mode, tc.whole)
 			g.start(7, tc.in, "GPU-1", tc.mapped...)
-			if g.LookAll(); len(g.ended) > 0 {
+			if g.lookAll(); len(g.ended) > 0 {
 				t.Error("one look was enough: a process may just be on its way")
 			}
-			g.LookAll()
+			g.lookAll()
 			if ended := slices.Equal(g.ended, []string{"c1"}); ended != tc.ended || ended != (len(g.told) == 1) {
 				t.Errorf("ended are %v, told %q", g.ended, g.told)
 			}
@@ -157,15 +158,15 @@ func TestWhoOnlyTellsLeavesTheContainerAndTellsOnce(t *testing.T) {
 	g.place("a", "c1", "GPU-1", sharing.HAMiCore, false)
 	g.start(7, "c1", "GPU-1", loose...)
 	for range 5 {
-		g.LookAll()
+		g.lookAll()
 	}
 	if len(g.ended) > 0 || len(g.told) != 1 || strings.Contains(g.told[0], "ended") {
 		t.Errorf("ended are %v, told %q", g.ended, g.told)
 	}
 	g.pods["a"].Status.ContainerStatuses[0].ContainerID = "containerd://c3" // it has started anew
-	g.programs[7] = Program{Process: occupancy.Process{Started: 8}, Groups: groups("/c3"), Mapped: loose}
+	g.programs[7] = program{Process: occupancy.Process{Started: 8}, groups: groups("/c3"), mapped: loose}
 	for range 3 {
-		g.LookAll()
+		g.lookAll()
 	}
 	if len(g.told) != 2 {
 		t.Errorf("of the container that came next is told %q", g.told[1:])
@@ -176,11 +177,11 @@ func TestADriverThatDoesNotSayWhoUsesADeviceEndsNothing(t *testing.T) {
 	g := newGuarded(false)
 	g.place("a", "c1", "GPU-1", sharing.HAMiCore, false)
 	g.start(7, "c1", "GPU-1", loose...)
-	g.LookAll()
+	g.lookAll()
 	g.mute = driver.ErrUnsupported
-	g.LookAll()
+	g.lookAll()
 	g.mute = nil
-	if g.LookAll(); len(g.ended) > 0 {
+	if g.lookAll(); len(g.ended) > 0 {
 		t.Errorf("ended are %v after looks that were not in a row", g.ended)
 	}
 }
@@ -192,10 +193,9 @@ func TestAGuardEndsWhileTheDriverDoesNotAnswer(t *testing.T) {
 	defer close(answer)
 	first := sync.OnceFunc(func() { close(asked) })
 	g.hang = func() { first(); <-answer }
-	g.cfg.Look = time.Millisecond
 	ctx, end := context.WithCancel(context.Background())
 	over := make(chan error)
-	go func() { over <- g.Run(ctx) }()
+	go func() { over <- lookEvery(ctx, time.Millisecond, g.lookAll) }()
 	<-asked
 	end()
 	select {
@@ -231,16 +231,16 @@ func TestInAnyOrderOnlyWhoIsSeenTwiceInARowIsEnded(t *testing.T) {
 			}
 			now, want := map[[2]uint64]bool{}, map[string]bool{}
 			for pid, p := range g.programs {
-				if slices.Contains(p.Mapped, "/usr/local/vgpu/libvgpu.so") || strings.Contains(p.Groups[0].Path, "c2-") {
+				if slices.Contains(p.mapped, "/usr/local/vgpu/libvgpu.so") || strings.Contains(p.groups[0].Path, "c2-") {
 					continue
 				}
 				key := [2]uint64{uint64(pid), p.Started}
 				if now[key] = true; before[key] {
-					want[strings.TrimSuffix(strings.TrimPrefix(p.Groups[0].Path, "/kubepods/pod1/cri-containerd-"), ".scope")] = true
+					want[strings.TrimSuffix(strings.TrimPrefix(p.groups[0].Path, "/kubepods/pod1/cri-containerd-"), ".scope")] = true
 				}
 			}
 			before, g.ended = now, nil
-			g.LookAll()
+			g.lookAll()
 			got := map[string]bool{}
 			for _, id := range g.ended {
 				got[id] = true
@@ -257,7 +257,7 @@ func TestAProcessIsWhatTheKernelSaysOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := h.Program(os.Getpid())
+	p, err := h.inspect(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,10 +265,10 @@ func TestAProcessIsWhatTheKernelSaysOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(p.Mapped, self) || p.Started == 0 || len(p.Groups) == 0 || !strings.HasPrefix(filepath.Base(self), p.Name) {
+	if !slices.Contains(p.mapped, self) || p.Started == 0 || len(p.groups) == 0 || !strings.HasPrefix(filepath.Base(self), p.Name) {
 		t.Errorf("this process is %+v", p)
 	}
-	if _, err := h.Program(1 << 30); err == nil {
+	if _, err := h.inspect(1 << 30); err == nil {
 		t.Error("a process that is not there was looked at")
 	}
 }

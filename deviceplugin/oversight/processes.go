@@ -24,8 +24,7 @@ func NewHostProcesses(root string) (HostProcesses, error) {
 	return HostProcesses{fs}, nil
 }
 
-// Of implements Processes.
-func (h HostProcesses) Of(container string) ([]int, error) {
+func (h HostProcesses) pidsOf(container string) ([]int, error) {
 	all, err := h.fs.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of container %s: %w", container, err)
@@ -45,8 +44,7 @@ func isOf(p procfs.Proc, container string) bool {
 	return err == nil && occupancy.IsOf(groups, container) // else it has ended
 }
 
-// MountPoints implements Processes.
-func (h HostProcesses) MountPoints(pid int) ([]string, error) {
+func (h HostProcesses) mountPoints(pid int) ([]string, error) {
 	p, err := h.fs.Proc(pid)
 	if err != nil {
 		return nil, err
@@ -71,8 +69,7 @@ func (h HostProcesses) Cgroups(pid int) ([]procfs.Cgroup, error) {
 	return p.Cgroups()
 }
 
-// Identity implements Identities.
-func (h HostProcesses) Identity(pid int) (occupancy.Process, []procfs.Cgroup, error) {
+func (h HostProcesses) identify(pid int) (occupancy.Process, []procfs.Cgroup, error) {
 	p, err := h.fs.Proc(pid)
 	if err != nil {
 		return occupancy.Process{}, nil, err
@@ -85,33 +82,32 @@ func (h HostProcesses) Identity(pid int) (occupancy.Process, []procfs.Cgroup, er
 	return occupancy.Process{PID: pid, Started: stat.Starttime, Name: stat.Comm}, groups, err
 }
 
-// Program implements Programs.
-func (h HostProcesses) Program(pid int) (Program, error) {
-	process, groups, err := h.Identity(pid)
+func (h HostProcesses) inspect(pid int) (program, error) {
+	process, groups, err := h.identify(pid)
 	if err != nil {
-		return Program{}, err
+		return program{}, err
 	}
 	p, err := h.fs.Proc(pid)
 	if err != nil {
-		return Program{}, err
+		return program{}, err
 	}
 	mapped, err := p.ProcMaps()
 	if err != nil {
-		return Program{}, err
+		return program{}, err
 	}
-	out := Program{Process: process, Groups: groups}
+	out := program{Process: process, groups: groups}
 	for _, m := range mapped {
-		if m.Pathname != "" && (len(out.Mapped) == 0 || out.Mapped[len(out.Mapped)-1] != m.Pathname) {
-			out.Mapped = append(out.Mapped, m.Pathname)
+		if m.Pathname != "" && (len(out.mapped) == 0 || out.mapped[len(out.mapped)-1] != m.Pathname) {
+			out.mapped = append(out.mapped, m.Pathname)
 		}
 	}
 	return out, nil
 }
 
-// End implements Processes and Programs. A process is held fast before it is looked at again: its
+// killAll implements processes. A process is held fast before it is looked at again: its
 // number may have become another one's.
-func (h HostProcesses) End(container string) error {
-	pids, err := h.Of(container)
+func (h HostProcesses) killAll(container string) error {
+	pids, err := h.pidsOf(container)
 	if err != nil {
 		return err
 	}

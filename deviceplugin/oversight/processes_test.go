@@ -47,15 +47,15 @@ func TestTheProcessesOfAContainerAreThoseInItsControlGroup(t *testing.T) {
 		22: "0::/\n",
 		23: "",
 	})
-	pids, err := h.Of(id)
+	pids, err := h.pidsOf(id)
 	if slices.Sort(pids); err != nil || !slices.Equal(pids, []int{11, 12, 13, 14}) {
 		t.Errorf("got %v, %v", pids, err)
 	}
-	points, err := h.MountPoints(12)
+	points, err := h.mountPoints(12)
 	if err != nil || !slices.Equal(points, []string{"/", "/run/volcano-vgpu/of-12"}) {
 		t.Errorf("got %q, %v", points, err)
 	}
-	if points, err := h.MountPoints(99); err == nil {
+	if points, err := h.mountPoints(99); err == nil {
 		t.Errorf("a process that has ended has mounts %q", points)
 	}
 }
@@ -73,7 +73,7 @@ func TestEveryProcessOfAContainerIsKilledAndNoOther(t *testing.T) {
 	}
 	ended := 1<<22 + 1 // more than any process has
 	h := proc(t, map[int]string{pids[0]: "0::/pod1/cc\n", pids[1]: "0::/pod1/cc\n", pids[2]: "0::/pod1/dd\n", ended: "0::/pod1/cc\n"})
-	if err := h.End("cc"); err != nil {
+	if err := h.killAll("cc"); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range processes[:2] {

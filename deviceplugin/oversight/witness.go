@@ -3,7 +3,6 @@
 package oversight
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -19,44 +18,14 @@ import (
 	"deviceshare/sharing"
 )
 
-// Processes are those of the host, by the container that they belong to.
-type Processes interface {
-	// Of lists the processes of a container, by the id that its runtime gave it.
-	Of(container string) ([]int, error)
-	// MountPoints are those that a process sees.
-	MountPoints(pid int) ([]string, error)
-	// End kills every process of a container.
-	End(container string) error
-}
-
-// ContainerRuntime says why it starts containers without what our specifications bring, "" if it
-// does not, and an error if that cannot be known. cdi.Runtime does.
-type ContainerRuntime interface {
-	Ignores(ctx context.Context) (why string, err error)
-}
-
-// WitnessConfig is how a Witness works. Zero durations take the defaults.
-type WitnessConfig struct {
-	Pods interface {
-		Pod(owner sharing.Owner) (*corev1.Pod, bool)
-	}
-	Processes Processes
-	Runtime   ContainerRuntime
-	Agent     interface{ Send(node.Event) }
-	// Ended is told of a container that was ended because it had nothing of what it was given.
-	Ended func(pod *corev1.Pod, container, why string)
-	Look  time.Duration // between looks at containers that have started; 1 s
-	Ask   time.Duration // between questions to the runtime; 10 s
-	// Again is when containers may start again after one had to be ended for which the runtime is
-	// to blame; 1 min.
-	Again time.Duration
-}
-
-// Witness looks whether containers get what they are given. A runtime that knows no CDI starts them
+// witness looks whether containers get what they are given. A runtime that knows no CDI starts them
 // all the same: without devices at best, and with every device of the node at worst. It asks the
 // runtime, and looks at each container once it has started.
-type Witness struct {
-	cfg WitnessConfig
+type witness struct {
+	cfg *Config
+	// again is when containers may start again after one had to be ended for which the runtime is
+	// to blame.
+	again time.Duration
 
 	mu       sync.Mutex
 	expected map[containerKey]expected
@@ -81,25 +50,22 @@ type expected struct {
 	bare       int    // how often its processes were seen without the allocation
 }
 
-// NewWitness returns a witness that looks at nothing yet.
-func NewWitness(cfg WitnessConfig) *Witness {
-	cfg.Look = cmp.Or(cfg.Look, time.Second)
-	cfg.Ask = cmp.Or(cfg.Ask, 10*time.Second)
-	cfg.Again = cmp.Or(cfg.Again, time.Minute)
-	return &Witness{cfg: cfg, expected: map[containerKey]expected{}}
+// newWitness returns a witness that looks at nothing yet.
+func newWitness(c *Config) *witness {
+	return &witness{cfg: c, again: time.Minute, expected: map[containerKey]expected{}}
 }
 
-// Prepared expects a container to start with what it is given.
-func (w *Witness) Prepared(pod *corev1.Pod, c *modes.Claim) {
+// expectContainer expects a container to start with what it is given.
+func (w *witness) expectContainer(pod *corev1.Pod, c *modes.Claim) {
 	before, _ := runtimeIDOf(pod, c.Container)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expected[containerKey{c.Owner, c.Container}] = expected{allocation: c.ID, before: before}
 }
 
-// Run looks until ctx ends.
-func (w *Witness) Run(ctx context.Context) error {
-	look, ask := time.NewTicker(w.cfg.Look), time.NewTicker(w.cfg.Ask)
+// run looks until ctx ends.
+func (w *witness) run(ctx context.Context) error {
+	look, ask := time.NewTicker(time.Second), time.NewTicker(10*time.Second)
 	defer look.Stop()
 	defer ask.Stop()
 	for {
@@ -107,15 +73,15 @@ func (w *Witness) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
-			w.LookAll()
+			w.lookAll()
 		case <-ask.C:
-			w.AskRuntime(ctx)
+			w.askRuntime(ctx)
 		}
 	}
 }
 
-// AskRuntime asks the runtime how it is set. What cannot be known changes nothing.
-func (w *Witness) AskRuntime(ctx context.Context) {
+// askRuntime asks the runtime how it is set. What cannot be known changes nothing.
+func (w *witness) askRuntime(ctx context.Context) {
 	why, err := w.cfg.Runtime.Ignores(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,13 +98,13 @@ func (w *Witness) AskRuntime(ctx context.Context) {
 }
 
 // blockStarts keeps containers from starting. The caller holds the lock.
-func (w *Witness) blockStarts(why string) {
+func (w *witness) blockStarts(why string) {
 	w.isTroubled = true
 	w.cfg.Agent.Send(node.Troubled{Part: node.PartRuntime, Why: why})
 }
 
-// LookAll looks at every container that is expected.
-func (w *Witness) LookAll() {
+// lookAll looks at every container that is expected.
+func (w *witness) lookAll() {
 	w.mu.Lock()
 	all := make(map[containerKey]expected, len(w.expected))
 	for key, e := range w.expected {
@@ -162,7 +128,7 @@ func (w *Witness) LookAll() {
 }
 
 // dropExpected expects a container no more.
-func (w *Witness) dropExpected(key containerKey, e expected) {
+func (w *witness) dropExpected(key containerKey, e expected) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.expected[key] == e { // else it is about to start anew
@@ -181,7 +147,7 @@ const (
 )
 
 // inspectContainer looks at one container, and says what its runtime calls it.
-func (w *Witness) inspectContainer(pod *corev1.Pod, container string, e expected) (sight, string) {
+func (w *witness) inspectContainer(pod *corev1.Pod, container string, e expected) (sight, string) {
 	id, runs := runtimeIDOf(pod, container)
 	switch {
 	case id == "" || id == e.before:
@@ -189,14 +155,14 @@ func (w *Witness) inspectContainer(pod *corev1.Pod, container string, e expected
 	case !runs:
 		return seenEnded, id
 	}
-	pids, err := w.cfg.Processes.Of(id)
+	pids, err := w.cfg.Processes.pidsOf(id)
 	if err != nil {
 		klog.V(2).InfoS("the processes of a container cannot be listed", "container", id, "why", err)
 		return seenNothing, id
 	}
 	seen := seenNothing
 	for _, pid := range pids {
-		points, err := w.cfg.Processes.MountPoints(pid)
+		points, err := w.cfg.Processes.mountPoints(pid)
 		switch {
 		case err != nil || len(points) == 0: // it has ended
 		case cdi.IsSealed(points, e.allocation):
@@ -224,7 +190,7 @@ const (
 // handleUnsealed takes in that a container was seen without what it was given. Where the runtime
 // vouches for itself this container alone is to blame: else whoever may name a RuntimeClass could
 // stop the node.
-func (w *Witness) handleUnsealed(pod *corev1.Pod, key containerKey, e expected, id string) {
+func (w *witness) handleUnsealed(pod *corev1.Pod, key containerKey, e expected, id string) {
 	again := e
 	again.bare++
 	w.mu.Lock()
@@ -234,18 +200,18 @@ func (w *Witness) handleUnsealed(pod *corev1.Pod, key containerKey, e expected, 
 	why := unfitMessage
 	if again.bare >= minSightings && !w.isVouched {
 		why = ignoredMessage
-		w.untilAgain = time.Now().Add(w.cfg.Again)
+		w.untilAgain = time.Now().Add(w.again)
 		w.blockStarts(why) // first, so that it is not started again
 	}
 	w.mu.Unlock()
 	if again.bare < minSightings {
 		return
 	}
-	if err := w.cfg.Processes.End(id); err != nil {
+	if err := w.cfg.Processes.killAll(id); err != nil {
 		klog.ErrorS(err, "a container without its limits cannot be ended", "pod", klog.KObj(pod), "container", key.container)
 	}
 	if again.bare == minSightings {
-		w.cfg.Ended(pod, key.container, why)
+		w.cfg.Observer.Unenforced(pod, key.container, why)
 	}
 }
 

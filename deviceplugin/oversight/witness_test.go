@@ -23,6 +23,10 @@ import (
 
 // witnessed is a node with containers, as a Witness sees it.
 type witnessed struct {
+	processes
+	Observer
+	containerRuntime
+	loop
 	pods     map[sharing.Owner]*corev1.Pod
 	mounts   map[string][][]string // of each process of a container, by its id; nil is unreadable
 	why      string
@@ -30,16 +34,18 @@ type witnessed struct {
 	ended    []string
 	told     []string
 	troubled string
-	*Witness
+	*witness
 }
 
 func newWitnessed(again time.Duration) *witnessed {
 	w := &witnessed{pods: map[sharing.Owner]*corev1.Pod{}, mounts: map[string][][]string{}}
-	w.Witness = NewWitness(WitnessConfig{
-		Pods: w, Processes: w, Runtime: w, Agent: w, Again: again,
-		Ended: func(pod *corev1.Pod, container, _ string) { w.told = append(w.told, pod.Name+"/"+container) },
-	})
+	w.witness = newWitness(&Config{Pods: w, Processes: w, Runtime: w, Agent: w, Observer: w})
+	w.again = again
 	return w
+}
+
+func (w *witnessed) Unenforced(pod *corev1.Pod, container, _ string) {
+	w.told = append(w.told, pod.Name+"/"+container)
 }
 
 func (w *witnessed) Pod(owner sharing.Owner) (*corev1.Pod, bool) {
@@ -47,7 +53,7 @@ func (w *witnessed) Pod(owner sharing.Owner) (*corev1.Pod, bool) {
 	return p, ok
 }
 
-func (w *witnessed) Of(container string) ([]int, error) {
+func (w *witnessed) pidsOf(container string) ([]int, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
@@ -58,7 +64,7 @@ func (w *witnessed) Of(container string) ([]int, error) {
 	return pids, nil
 }
 
-func (w *witnessed) MountPoints(pid int) ([]string, error) {
+func (w *witnessed) mountPoints(pid int) ([]string, error) {
 	for container, processes := range w.mounts {
 		if len(container) == pid>>16 && int(container[len(container)-1]) == pid>>8&0xff {
 			if points := processes[pid&0xff]; points != nil {
@@ -69,7 +75,7 @@ func (w *witnessed) MountPoints(pid int) ([]string, error) {
 	return nil, errors.New("no such process")
 }
 
-func (w *witnessed) End(container string) error {
+func (w *witnessed) killAll(container string) error {
 	w.ended = append(w.ended, container)
 	delete(w.mounts, container)
 	return nil
@@ -101,7 +107,7 @@ func hasEnded(name, id string) corev1.ContainerStatus {
 }
 
 func (w *witnessed) prepare(pod, container, allocation string) {
-	w.Prepared(w.pods[sharing.Owner(pod)], &modes.Claim{Owner: sharing.Owner(pod), Container: container, ID: allocation})
+	w.expectContainer(w.pods[sharing.Owner(pod)], &modes.Claim{Owner: sharing.Owner(pod), Container: container, ID: allocation})
 }
 
 var (
@@ -140,7 +146,7 @@ func TestAContainerIsEndedThatHasNothingOfWhatItWasGiven(t *testing.T) {
 				if len(w.ended) > 0 {
 					t.Error("ended at first sight")
 				}
-				w.LookAll()
+				w.lookAll()
 			}
 			if got := len(w.ended) > 0; got != tt.ended || got != (w.troubled != "") || got != slices.Contains(w.told, "p/a") {
 				t.Errorf("ended %q, told %q, troubled %q", w.ended, w.told, w.troubled)
@@ -154,13 +160,13 @@ func TestAContainerIsEndedThatHasNothingOfWhatItWasGiven(t *testing.T) {
 
 func TestARuntimeThatVouchesForItselfIsNotBlamed(t *testing.T) {
 	w := newWitnessed(time.Hour)
-	w.AskRuntime(context.Background())
+	w.askRuntime(context.Background())
 	w.place("p")
 	w.prepare("p", "a", "id")
 	w.place("p", runs("a", "c1"))
 	w.mounts["c1"] = [][]string{unsealed}
 	for range minSightings {
-		w.LookAll()
+		w.lookAll()
 	}
 	if len(w.ended) != 1 || len(w.told) != 1 || w.troubled != "" {
 		t.Errorf("ended %q, told %q, troubled %q", w.ended, w.told, w.troubled)
@@ -172,7 +178,7 @@ func TestAPodThatIsGoneIsLookedAtNoMore(t *testing.T) {
 	w.place("p")
 	w.prepare("p", "a", "id")
 	delete(w.pods, "p")
-	w.LookAll()
+	w.lookAll()
 	if len(w.expected) > 0 {
 		t.Errorf("still expected: %v", w.expected)
 	}
@@ -186,7 +192,7 @@ func TestProcessesThatCannotBeListedEndNothing(t *testing.T) {
 	w.place("p", runs("a", "c1"))
 	w.mounts["c1"], w.err = [][]string{unsealed}, errors.New("too many open files")
 	for range 3 {
-		w.LookAll()
+		w.lookAll()
 	}
 	if len(w.ended)+len(w.told) > 0 {
 		t.Errorf("ended %q, told %q", w.ended, w.told)
@@ -199,7 +205,7 @@ func TestARuntimeIsTrustedAgain(t *testing.T) {
 	ask := func(what, why string, err error, troubled bool) {
 		t.Helper()
 		w.why, w.err = why, err
-		w.AskRuntime(ctx)
+		w.askRuntime(ctx)
 		if got := w.troubled != ""; got != troubled {
 			t.Errorf("%s: troubled %q", what, w.troubled)
 		}
@@ -214,8 +220,8 @@ func TestARuntimeIsTrustedAgain(t *testing.T) {
 	w.place("p", runs("a", "c1"))
 	w.mounts["c1"] = [][]string{unsealed}
 	w.err = nil
-	w.LookAll()
-	w.LookAll()
+	w.lookAll()
+	w.lookAll()
 	ask("it says that all is well, and a container was just ended", "", nil, true)
 	ask("it says nothing, and a container was just ended", "", cdi.ErrRuntimeSilent, true)
 	w.untilAgain = time.Now().Add(-time.Second)
@@ -254,7 +260,7 @@ func TestTheWitnessInRandomOrders(t *testing.T) {
 					w.place(pod, hasEnded("a", id))
 				}
 			default:
-				w.LookAll()
+				w.lookAll()
 				for p, id := range current {
 					shown := w.pods[sharing.Owner(p)].Status.ContainerStatuses
 					if w.mounts[id] == nil || len(shown) == 0 || shown[0].ContainerID != "containerd://"+id {

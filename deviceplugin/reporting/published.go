@@ -56,7 +56,7 @@ type Shown struct {
 	Agent         *agent.Agent
 	Configuration *settings.Configuration // may be set after the metrics are made
 	Records       *checkpoint.Store
-	Audit         *oversight.Audit
+	Audit         *oversight.Oversight
 }
 
 // Snapshot implements metrics.States.
