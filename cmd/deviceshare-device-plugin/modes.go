@@ -14,9 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
 
-	"deviceshare/config/signing"
 	"deviceshare/deviceplugin/agent"
-	"deviceshare/deviceplugin/containers"
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/limits"
@@ -122,14 +120,6 @@ func (m *modeFlags) check() []error {
 		add("--mps-shm-size=%q: want 1Mi or more", m.MPSShm.String())
 	}
 	return append(wrong, m.MPSTenants.check()...)
-}
-
-// signatures checks placements; nil does not.
-func (m *modeFlags) signatures() containers.Signatures {
-	if m.PlacementKeys == "" {
-		return nil
-	}
-	return signing.Keys{Directory: m.PlacementKeys}
 }
 
 // preparers returns the node halves of the modes that this node serves. root is that

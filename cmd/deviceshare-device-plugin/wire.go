@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/config/live"
+	"deviceshare/config/signing"
 	"deviceshare/deviceplugin/agent"
 	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
@@ -149,11 +150,15 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	}
 	devices := &agent.KeyedLock{}
 	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: followers{p}.useRecord}
-	p.containers = containers.New(containers.Config{
+	config := containers.Config{
 		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
 		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
-		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Signatures: o.modes.signatures(), Observer: followers{p}, Wait: o.health.Wait,
-	})
+		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Observer: followers{p}, Wait: o.health.Wait,
+	}
+	if o.modes.PlacementKeys != "" {
+		config.Signatures = signing.Keys{Directory: o.modes.PlacementKeys}
+	}
+	p.containers = containers.New(config)
 	resolver.Memory = p.containers
 	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
 		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: followers{p}})
@@ -168,8 +173,8 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Preparers: p.preparers, Holders: p.containers,
 		Devices: devices, Monitor: p.monitor, Failed: p.report.AttemptFailed})
 	p.releaser = agent.NewReleaser(p.agent, p.containers)
-	p.holdings = containers.NewHoldingsWatch(containers.HoldingsConfig{Agent: p.agent, Containers: p.containers, Pods: p.pods, Resources: resources})
-	p.slots = containers.NewSlotServer(&o.places, containers.Slots{Agent: p.agent, Configuration: p.settings, Holdings: p.holdings}, p.containers)
+	p.holdings = containers.NewHoldingsWatch(p.containers, p.agent, p.pods, resources)
+	p.slots = containers.NewSlotServer(&o.places, p.settings, p.holdings)
 	return nil
 }
 
@@ -194,7 +199,7 @@ func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 		p.agent.Send(settings.Event(p.config.Current(), p.o.nodeName))
 		p.o.modes.watchKeeper(ctx, group, p.agent)
 		group.Go(func() error { return p.agent.WatchUnserved(ctx, p.unserved, p.o.modes.checkLibrary, p.o.driverRetry) })
-		group.Go(func() error { return p.containers.Stranded(kubelet.Absence(p.o.places.Keeper)).Run(ctx) })
+		group.Go(func() error { return p.containers.WatchStranded(ctx, kubelet.Absence(p.o.places.Keeper)) })
 		group.Go(func() error { return p.monitor.Run(ctx) })
 		for _, x := range p.preparers {
 			if r, ok := x.(modes.Runner); ok {

@@ -96,7 +96,7 @@ func keeperOn(t *testing.T, inv *sharing.Inventory) *Manager {
 		t.Fatal(err)
 	}
 	return New(Config{
-		Node: nodeLike{inv}, Devices: &agent.KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{}, Wait: 5 * time.Minute,
+		Node: nodeLike{inv}, Devices: &agent.KeyedLock{}, Terms: fixed(terms()), Store: store, Resource: number{}, Pods: nobody{}, Wait: 5 * time.Minute, Observer: unobserved{},
 		Preparers: []modes.Preparer{serves{sharing.HAMiCore}, serves{sharing.MIG}},
 	})
 }

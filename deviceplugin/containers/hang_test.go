@@ -80,7 +80,7 @@ func hanging(t *testing.T) (k *Manager, live *atomic.Bool) {
 	c.Resolver = says{Owner: "uid", Pod: types.NamespacedName{Namespace: "ns", Name: "p"}, Containers: []kubelet.Container{mainContainer()}}
 	c.Specs = &cdi.Directory{Files: host.OS{}, Path: t.TempDir()}
 	c.Kubelet = kubelet.Directory(t.TempDir()) // it has no record
-	c.Patience = 500 * time.Millisecond
+	k.patience = 500 * time.Millisecond
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = k.Start(context.Background(), slotsOf(1)) }()
 	<-d.inside

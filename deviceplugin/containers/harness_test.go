@@ -32,6 +32,7 @@ import (
 	"deviceshare/deviceplugin/host"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/kubelet/kubelettest"
+	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/modes/factory"
 	"deviceshare/deviceplugin/modes/modestest"
 	nodemodel "deviceshare/deviceplugin/node"
@@ -55,7 +56,9 @@ type bench struct {
 	mode    sharing.Mode
 	locks   agent.KeyedLock
 	// signatures are checked from the next start of the device plugin on.
-	signatures containers.Signatures
+	signatures interface {
+		Require(string, wire.Signed) error
+	}
 
 	keeper *containers.Manager
 	store  *checkpoint.Store
@@ -160,11 +163,11 @@ func (b *bench) start(files host.Files) {
 		Node:  b.agent, Devices: &b.locks,
 		Terms:   defaults{},
 		Kubelet: kubelet.Directory(b.kubelet.Directory), Resource: offer{b},
-		Settle: time.Millisecond, Reader: cdi.NewReader(filepath.Join(b.dir, "cdi")), Signatures: b.signatures, Wait: 5 * time.Minute,
+		Settle: time.Millisecond, Reader: cdi.NewReader(filepath.Join(b.dir, "cdi")), Signatures: b.signatures, Wait: 5 * time.Minute, Observer: unobserved{},
 	})
 	s := kubelet.NewServer(kubelet.ServerConfig{
 		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Offer: offer{b},
-		Handler: handler{b},
+		Handler: b.keeper,
 	})
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Run(ctx) }()
@@ -219,24 +222,14 @@ func (o offer) Remembered(owner sharing.Owner, container string, slots []string)
 	return o.b.keeper.Remembered(owner, container, slots)
 }
 
-type handler struct{ b *bench }
+// unobserved tells nobody.
+type unobserved struct{}
 
-func (h handler) Allocate(slots []string) (string, error) {
-	id, err := h.b.keeper.Allocate(slots)
-	return cdi.Name(id), err
-}
-
-func (h handler) Allocated(slots []string, name string) {
-	if id, ours := cdi.ID(name); ours {
-		h.b.keeper.Allocated(slots, id)
-	}
-}
-
-func (h handler) Forget() { h.b.keeper.ForgetAllocations() }
-
-func (h handler) Start(ctx context.Context, slots []string) error {
-	return h.b.keeper.Start(ctx, slots)
-}
+func (unobserved) Allocated()                                       {}
+func (unobserved) Prepared(*corev1.Pod, modes.Claim, time.Duration) {}
+func (unobserved) Refused(*corev1.Pod, error)                       {}
+func (unobserved) Edited(*corev1.Pod, string)                       {}
+func (unobserved) Released(sharing.Owner, error)                    {}
 
 // remove ends a pod and releases what it had.
 func (b *bench) remove(pod *corev1.Pod) {
@@ -302,7 +295,7 @@ func (b *bench) begin(pod *corev1.Pod, container string) ([]string, error) {
 func (b *bench) beginAgain(pod *corev1.Pod, container string) ([]string, error) {
 	for deadline := time.Now().Add(10 * time.Minute); ; {
 		env, err := b.begin(pod, container)
-		if err == nil || !strings.Contains(err.Error(), agent.ErrStuck.Error()) || time.Now().After(deadline) {
+		if err == nil || !strings.Contains(err.Error(), "no holder has released it") || time.Now().After(deadline) {
 			return env, err
 		}
 	}

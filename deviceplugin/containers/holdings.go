@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/cluster"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing/podspec"
@@ -25,35 +26,28 @@ import (
 // HoldingsWatch keeps the node's state informed of what its pods hold, as the kubelet counts it. It
 // is safe for concurrent use.
 type HoldingsWatch struct {
-	cfg HoldingsConfig
+	m     *Manager
+	agent *agent.Agent
+	pods  *cluster.Pods
+	// resources is asked where the kubelet's checkpoint cannot be read.
+	resources kubelet.Resources
 
 	mu     sync.Mutex // held while looking
 	looked bool
 	last   node.Holdings
 }
 
-// HoldingsConfig is what a HoldingsWatch works with. All fields are needed.
-type HoldingsConfig struct {
-	Agent      *agent.Agent
-	Containers *Manager
-	Pods       PodChanges
-	// Resources is asked where the kubelet's checkpoint cannot be read.
-	Resources kubelet.Resources
-}
-
-// PodChanges tells when pods come and go.
-type PodChanges interface {
-	// Changed is closed when a pod of the node has come, changed or gone.
-	Changed() <-chan struct{}
-}
-
 // NewHoldingsWatch returns a watch that has not looked yet.
-func NewHoldingsWatch(c HoldingsConfig) *HoldingsWatch { return &HoldingsWatch{cfg: c} }
+func NewHoldingsWatch(m *Manager, a *agent.Agent, pods *cluster.Pods, resources kubelet.Resources) *HoldingsWatch {
+	return &HoldingsWatch{m: m, agent: a, pods: pods, resources: resources}
+}
 
 // Begin records live allocations that a lost checkpoint forgot, and looks for the first time. It
-// comes before anything is published or offered: less than pods hold would end them.
+// asks nobody but this machine, so that devices can be told apart from idle ones at once. It comes
+// before anything is published or offered: less than pods hold would end them.
 func (w *HoldingsWatch) Begin(ctx context.Context) {
-	w.cfg.Containers.Recall()
+	held, _ := w.m.readHeldSlots()
+	w.m.recallAllocations(held)
 	w.Look(ctx)
 }
 
@@ -66,12 +60,12 @@ const (
 
 // Run looks whenever a pod comes or goes, until ctx ends.
 func (w *HoldingsWatch) Run(ctx context.Context) error {
-	changes, stop := w.cfg.Agent.Changes()
+	changes, stop := w.agent.Changes()
 	defer stop()
 	ticker := time.NewTicker(lookAgain)
 	defer ticker.Stop()
 	for {
-		moved := w.cfg.Pods.Changed()
+		moved := w.pods.Changed()
 		w.Look(ctx)
 		select {
 		case <-ctx.Done():
@@ -91,16 +85,16 @@ func (w *HoldingsWatch) Run(ctx context.Context) error {
 func (w *HoldingsWatch) Look(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.cfg.Containers.podHoldings()
-	record, err := w.cfg.Containers.cfg.Kubelet.ReadCheckpoint()
+	now := w.m.podHoldings()
+	record, err := w.m.cfg.Kubelet.ReadCheckpoint()
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		now.Slots, now.Doubtful = w.cfg.Containers.slotsOf(record)
+		now.Slots, now.Doubtful = w.m.slotsOf(record)
 	} else {
 		now.Slots = w.slotsWithoutCheckpoint(ctx)
 	}
 	if !w.looked || !reflect.DeepEqual(now, w.last) {
 		w.looked, w.last = true, now
-		w.cfg.Agent.Send(now)
+		w.agent.Send(now)
 	}
 }
 
@@ -111,11 +105,11 @@ func (w *HoldingsWatch) Look(ctx context.Context) {
 //
 // The kubelet is asked once, since listing can make it give a slot away twice (kubernetes#136021).
 func (w *HoldingsWatch) slotsWithoutCheckpoint(ctx context.Context) []string {
-	held := append(w.cfg.Containers.recordedSlots(), w.last.Slots...)
+	held := append(w.m.recordedSlots(), w.last.Slots...)
 	if w.looked {
 		return sortedOnce(held)
 	}
-	listed, err := w.cfg.Resources.List(ctx)
+	listed, err := w.resources.List(ctx)
 	if err != nil {
 		klog.ErrorS(err, "neither record of the kubelet can be read; slots are known of containers that have started before")
 	}

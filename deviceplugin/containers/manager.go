@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containers carries each allocation of devices from the kubelet's first call to the end of its
-// pod. Package node decides whether a container may start, and modes prepare it.
+// Package containers carries each allocation of devices from the kubelet's first call to the end of
+// its pod. Package node decides whether a container may start, and modes prepare it.
 package containers
 
 import (
@@ -28,8 +28,8 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Pods is what the keeper needs to know about the pods of this node.
-type Pods interface {
+// pods are those of this node.
+type pods interface {
 	kubelet.Pods
 	// Pod returns a live pod; it must not be changed.
 	Pod(owner sharing.Owner) (*corev1.Pod, bool)
@@ -37,30 +37,22 @@ type Pods interface {
 	Fetch(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error)
 }
 
-// Resolver says who holds slots.
-type Resolver interface {
-	Resolve(ctx context.Context, slots []string) (kubelet.Identity, error)
-}
-
-// StateReader tells the state of the node; Agent does.
-type StateReader interface {
-	State() node.State
-}
-
-// Config is what a Manager works with. All fields but Patience, Signatures
-// and Observer are needed.
+// Config is what a Manager works with. All fields but Signatures are needed.
 type Config struct {
-	Pods      Pods
-	Resolver  Resolver
+	Pods pods
+	// Resolver says who holds slots.
+	Resolver interface {
+		Resolve(ctx context.Context, slots []string) (kubelet.Identity, error)
+	}
 	Preparers []modes.Preparer
 	Store     *checkpoint.Store
 	Base      cdi.Base
 	Specs     *cdi.Directory
-	Node      StateReader
+	Node      interface{ State() node.State }
 	// Devices has one lock per device, by its id. It is shared with whoever changes
 	// devices.
 	Devices *agent.KeyedLock
-	Terms   TermsReader
+	Terms   interface{ Terms() settings.Terms }
 	// Kubelet is the kubelet's own record, and Resource the name of ours in it.
 	Kubelet  kubelet.CheckpointReader
 	Resource kubelet.Resource
@@ -70,25 +62,13 @@ type Config struct {
 	Settle time.Duration
 	// Reader finds out whether the runtime needs longer.
 	Reader *cdi.Reader
-	// Patience is how long Reconcile waits for releases; 1 min when zero.
-	Patience time.Duration
 	// Wait is how long a pod that has not begun waits for a device that takes no pods.
 	Wait time.Duration
-	// Signatures checks that a scheduler vouches for placements; nil does not check.
-	Signatures Signatures
-	// Observer may be nil.
+	// Signatures says why no scheduler vouches for a placement; nil does not check.
+	Signatures interface {
+		Require(signature string, what wire.Signed) error
+	}
 	Observer Observer
-}
-
-// Signatures says whether a scheduler vouches for a placement: an error says why not. Safe for
-// concurrent use.
-type Signatures interface {
-	Require(signature string, what wire.Signed) error
-}
-
-// TermsReader tells the terms in force.
-type TermsReader interface {
-	Terms() settings.Terms
 }
 
 // Observer is told what happened. It must not block.
@@ -103,15 +83,6 @@ type Observer interface {
 	Edited(pod *corev1.Pod, container string)
 	Released(owner sharing.Owner, err error)
 }
-
-// unobserved tells nobody.
-type unobserved struct{}
-
-func (unobserved) Allocated()                                       {}
-func (unobserved) Prepared(*corev1.Pod, modes.Claim, time.Duration) {}
-func (unobserved) Refused(*corev1.Pod, error)                       {}
-func (unobserved) Edited(*corev1.Pod, string)                       {}
-func (unobserved) Released(sharing.Owner, error)                    {}
 
 // Manager carries allocations from the kubelet's first call to the end of their pods:
 //
@@ -128,38 +99,43 @@ type Manager struct {
 	memory kubelet.Allocations
 	waits  *waits
 	starts agent.KeyedLock // one per owner: containers of a pod start one by one
+	// patience is how long Reconcile waits for releases.
+	patience time.Duration
 }
 
 // New returns a manager that remembers no allocation.
 func New(cfg Config) *Manager {
-	cfg.Patience = cmp.Or(cfg.Patience, time.Minute)
-	if cfg.Observer == nil {
-		cfg.Observer = unobserved{}
-	}
-	return &Manager{cfg: cfg, waits: newWaits(cfg.Wait, clock.RealClock{})}
+	return &Manager{cfg: cfg, waits: newWaits(cfg.Wait, clock.RealClock{}), patience: time.Minute}
 }
 
-// Allocate names an allocation for slots. It touches nothing but memory: the
+// Allocate names an allocation for slots, as a CDI device. It touches nothing but memory: the
 // kubelet blocks all pods of the node meanwhile.
 func (k *Manager) Allocate(slots []string) (string, error) {
 	id, err := cdi.NewID()
 	if err != nil {
 		return "", err
 	}
-	k.Allocated(slots, id)
-	return id, nil
+	k.rememberAllocation(slots, id)
+	return cdi.Name(id), nil
 }
 
-// Allocated remembers an allocation that a kubelet.Proxy named.
-func (k *Manager) Allocated(slots []string, id string) {
+// Allocated remembers an allocation that a kubelet.Proxy named. A name that is not one of ours is
+// ignored.
+func (k *Manager) Allocated(slots []string, name string) {
+	if id, ours := cdi.ID(name); ours {
+		k.rememberAllocation(slots, id)
+	}
+}
+
+func (k *Manager) rememberAllocation(slots []string, id string) {
 	if k.memory.Put(slots, id) {
 		k.cfg.Observer.Allocated()
 	}
 }
 
-// ForgetAllocations forgets the names of allocations: others may have named later ones of the same
-// slots. Those of containers that have started are recorded.
-func (k *Manager) ForgetAllocations() { k.memory.Clear() }
+// Forget forgets the names of allocations: others may have named later ones of the same slots.
+// Those of containers that have started are recorded.
+func (k *Manager) Forget() { k.memory.Clear() }
 
 // Remembered is the allocation id of a container with exactly these slots: the
 // recorded one, else that of the latest allocation of the slots, which is the one

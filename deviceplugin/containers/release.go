@@ -49,7 +49,7 @@ func (k *Manager) releaseAll(ctx context.Context, owners []sharing.Owner) error 
 		owner sharing.Owner
 		err   error
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.Patience)
+	ctx, cancel := context.WithTimeout(ctx, k.patience)
 	defer cancel()
 	results := make(chan result, len(owners))
 	for _, o := range owners {
@@ -88,14 +88,6 @@ func (k *Manager) releaseOwner(ctx context.Context, o sharing.Owner) error {
 		klog.InfoS("devices released", "owner", o, "pod", records[0].Namespace+"/"+records[0].Pod, "allocations", len(records))
 	}
 	return nil
-}
-
-// Recall records live allocations that a lost checkpoint forgot. It asks nobody but
-// this machine, so that devices can be told apart from idle ones at once. The pods
-// must be known before it is called.
-func (k *Manager) Recall() {
-	held, _ := k.readHeldSlots()
-	k.recallAllocations(held)
 }
 
 // readHeldSlots is the kubelet's record, and whether it could be read.

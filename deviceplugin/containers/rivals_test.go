@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -165,6 +166,15 @@ func TestAPodOfAnotherDevicePluginKeepsWhatItHas(t *testing.T) {
 		t.Errorf("there is room for it: %v", err)
 	}
 }
+
+// unobserved tells nobody.
+type unobserved struct{}
+
+func (unobserved) Allocated()                                       {}
+func (unobserved) Prepared(*corev1.Pod, modes.Claim, time.Duration) {}
+func (unobserved) Refused(*corev1.Pod, error)                       {}
+func (unobserved) Edited(*corev1.Pod, string)                       {}
+func (unobserved) Released(sharing.Owner, error)                    {}
 
 // told notes whose annotations were edited.
 type told struct {

@@ -11,34 +11,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/sharing"
 )
-
-// Notes is where a proxy reads why no plugin answers.
-type Notes interface{ NoteAbsence(why string) error }
 
 // strandedLook is the time between looks.
 const strandedLook = 2 * time.Second
 
-// Stranded looks after the pods that were bound to this node before the device plugin started,
+// stranded looks after the pods that were bound to this node before the device plugin started,
 // while the plugin cannot read the driver. The kubelet does not ask about them then, because the
 // plugin has no devices to register. They are told why they wait, and go when they have waited for
 // too long. It belongs to one goroutine.
-type Stranded struct {
+type stranded struct {
 	k     *Manager
-	notes Notes
+	notes kubelet.Absence
 	told  map[sharing.Owner]string
 	// noted is what the proxy was told last.
 	noted string
 }
 
-// Stranded returns one that has seen nothing yet.
-func (k *Manager) Stranded(notes Notes) *Stranded {
-	return &Stranded{k: k, notes: notes, told: map[sharing.Owner]string{}}
-}
-
-// Run looks until the driver has been read or ctx ends.
-func (s *Stranded) Run(ctx context.Context) error {
+// WatchStranded tells pods that were bound to this node before the device plugin started why they
+// wait, until the driver has been read or ctx ends. notes is where a proxy reads why no plugin
+// answers.
+func (k *Manager) WatchStranded(ctx context.Context, notes kubelet.Absence) error {
+	s := &stranded{k: k, notes: notes, told: map[sharing.Owner]string{}}
 	ticker := time.NewTicker(strandedLook)
 	defer ticker.Stop()
 	s.updateNote("") // of an earlier process; at every start the driver takes a moment
@@ -48,14 +44,14 @@ func (s *Stranded) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if !s.LookAll() {
+		if !s.tellAll() {
 			return nil
 		}
 	}
 }
 
-// LookAll looks at every pod, and returns false when the driver has been read.
-func (s *Stranded) LookAll() bool {
+// tellAll looks at every pod, and returns false when the driver has been read.
+func (s *stranded) tellAll() bool {
 	why, is := s.k.cfg.Node.State().IsUnread()
 	if !is {
 		s.updateNote("")
@@ -78,7 +74,7 @@ func (s *Stranded) LookAll() bool {
 
 // updateNote tells the proxy. It may have the note of an earlier process, so that the first one
 // counts.
-func (s *Stranded) updateNote(why string) {
+func (s *stranded) updateNote(why string) {
 	if s.noted == why && why != "" {
 		return
 	}
@@ -90,7 +86,7 @@ func (s *Stranded) updateNote(why string) {
 }
 
 // reportRefusal tells a pod what it has not been told.
-func (s *Stranded) reportRefusal(pod *corev1.Pod, err error) {
+func (s *stranded) reportRefusal(pod *corev1.Pod, err error) {
 	owner := sharing.Owner(pod.UID)
 	if s.told[owner] == err.Error() {
 		return

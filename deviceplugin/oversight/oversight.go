@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oversight looks at what runs on a node: whether containers have what they were given, whether
-// limits hold them, and who uses devices without a share.
+// Package oversight looks at what runs on a node: whether containers have what they were given,
+// whether limits hold them, and who uses devices without a share.
 package oversight
 
 import (
@@ -103,8 +103,8 @@ func (o *Oversight) Prepared(pod *corev1.Pod, c *modes.Claim) { o.witness.expect
 // AskRuntime asks the container runtime how it is set, as Run does again and again.
 func (o *Oversight) AskRuntime(ctx context.Context) { o.witness.askRuntime(ctx) }
 
-// Uses are the uses of devices without a share that were told about and were there at the last look,
-// in no order.
+// Uses are the uses of devices without a share that were told about and were there at the last
+// look, in no order.
 func (o *Oversight) Uses() []occupancy.Use {
 	o.audit.mu.Lock()
 	defer o.audit.mu.Unlock()

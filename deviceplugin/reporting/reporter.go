@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reporting tells others about a node: people by events, the log and metrics, and schedulers
-// by the node object.
+// Package reporting tells others about a node: people by events, the log and metrics, and
+// schedulers by the node object.
 package reporting
 
 import (

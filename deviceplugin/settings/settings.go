@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings is what the ConfigMaps say to one node: to its devices, as an event of the node's
-// state, and to single containers, as terms.
+// Package settings is what the ConfigMaps say to one node: to its devices, as an event of the
+// node's state, and to single containers, as terms.
 package settings
 
 import (
