@@ -118,17 +118,17 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	p.oversight = oversight.New(oversight.Config{
 		Exempt: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Observer: p.report,
 	})
-	shown := reporting.Shown{Agent: p.agent, Configuration: &p.settings, Records: p.store, Audit: p.oversight}
-	p.metrics = metrics.New(o.nodeName, shown, metrics.NewSurvey(metrics.SurveyConfig{
-		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, States: shown, Trouble: p.report.UsageUnread,
-	}))
-	p.report.Attach(p.metrics, p.pods, p.store)
-	p.report.Checkpoint(broken)
 	p.config = live.New(live.Options{
 		Client: client, Problem: p.report.Configuration, Changed: followers{p}.configure,
 		Store: checkpoint.Configuration{Files: host.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
 	})
 	p.settings = settings.Configuration{Watcher: p.config, Node: o.nodeName}
+	states := reporting.NewStates(p.agent, p.settings, p.store, p.oversight)
+	p.metrics = metrics.New(o.nodeName, states, metrics.NewSurvey(metrics.SurveyConfig{
+		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, States: states, Trouble: p.report.UsageUnread,
+	}))
+	p.report.Attach(p.metrics, p.pods, p.store)
+	p.report.Checkpoint(broken)
 	p.evictor = cluster.NewEvictor(cluster.EvictorConfig{Client: client, Placements: followers{p}})
 	return p, p.assembleNode(client, gpus)
 }
@@ -165,7 +165,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	changes, _ := p.agent.Changes()
 	if p.publisher, err = cluster.NewPublisher(cluster.PublisherConfig{
 		Client: client, Node: o.nodeName, Changes: changes, Ended: func(err error) { p.agent.SetPart(node.PartPublishing, err) },
-		Source: reporting.Published{Agent: p.agent, Configuration: p.settings, Amounts: p.amounts},
+		Source: reporting.NewNodeSource(p.agent, p.settings, p.amounts),
 	}); err != nil {
 		return err
 	}

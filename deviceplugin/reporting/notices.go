@@ -27,9 +27,9 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 		case node.ModeReached, node.ModeWaits, node.ModeFailed, node.ModeByHand:
 			r.reportMode(n)
 		case node.ConfigUnusable:
-			r.Trouble(metrics.ProblemConfiguration, events.DeviceConfigUnknown, errors.New(n.Detail))
+			r.reportTrouble(metrics.ProblemConfiguration, events.DeviceConfigUnknown, errors.New(n.Detail))
 		case node.ConfigUsable:
-			r.Trouble(metrics.ProblemConfiguration, events.DeviceConfigUnknown, nil)
+			r.reportTrouble(metrics.ProblemConfiguration, events.DeviceConfigUnknown, nil)
 		case node.PodMisplaced:
 			r.reportMisplaced(&n.Pod)
 		case node.PartFailed, node.PartWorks:
@@ -91,7 +91,7 @@ func (r *Reporter) reportPart(n *node.Notice) {
 		err = errors.New(n.Detail)
 	}
 	kind, reason := problemOf(n.Part)
-	r.Trouble(kind, reason, err)
+	r.reportTrouble(kind, reason, err)
 }
 
 // problemOf is how trouble of a part is counted and called.

@@ -71,9 +71,9 @@ func (r *Reporter) Attach(m *metrics.Metrics, pods *cluster.Pods, records *check
 // Stop ends the reporter.
 func (r *Reporter) Stop() { r.stop() }
 
-// Trouble reports that something of the node fails, or works again when err is
+// reportTrouble reports that something of the node fails, or works again when err is
 // nil.
-func (r *Reporter) Trouble(kind, reason string, err error) {
+func (r *Reporter) reportTrouble(kind, reason string, err error) {
 	if err == nil {
 		klog.InfoS("works again", "part", kind)
 		r.recorder.Event(r.node, corev1.EventTypeNormal, reason+events.Resolved, "works again")
@@ -87,23 +87,23 @@ func (r *Reporter) Trouble(kind, reason string, err error) {
 // Checkpoint reports a checkpoint that cannot be used, if there is an error.
 func (r *Reporter) Checkpoint(err error) {
 	if err != nil {
-		r.Trouble(metrics.ProblemCheckpoint, events.DeviceCheckpointBroken, err)
+		r.reportTrouble(metrics.ProblemCheckpoint, events.DeviceCheckpointBroken, err)
 	}
 }
 
 // NodesMissing implements cdi.NodesObserver.
 func (r *Reporter) NodesMissing(err error) {
-	r.Trouble(metrics.ProblemDriver, events.DeviceNodesMissing, err)
+	r.reportTrouble(metrics.ProblemDriver, events.DeviceNodesMissing, err)
 }
 
 // ConfigNotKept reports that a configuration cannot be kept for the next start.
 func (r *Reporter) ConfigNotKept(err error) {
-	r.Trouble(metrics.ProblemConfiguration, events.DeviceConfigNotKept, err)
+	r.reportTrouble(metrics.ProblemConfiguration, events.DeviceConfigNotKept, err)
 }
 
 // Reconcile reports that the node cannot be repaired.
 func (r *Reporter) Reconcile(err error) {
-	r.Trouble(metrics.ProblemReconcile, events.DeviceReconcileFailed, err)
+	r.reportTrouble(metrics.ProblemReconcile, events.DeviceReconcileFailed, err)
 }
 
 // UsageUnread reports that a container's use of its devices cannot be read.
