@@ -41,7 +41,7 @@ func (p *program) requireUnmissed() {
 // heldRegistration is the plugin's registration, which answers as soon as a keeper holds it.
 type heldRegistration struct{ *program }
 
-// IsHeld implements agent.Registration.
+// IsHeld reports it once it is so.
 func (r heldRegistration) IsHeld() bool {
 	r.await("the registration to be held", r.plugin.slots.IsHeld)
 	return true

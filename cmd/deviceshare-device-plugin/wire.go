@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
@@ -62,6 +63,11 @@ type plugin struct {
 	access   *endpoint.Access
 }
 
+// leaveFor is how long the plugin works on after it was told to stop and has
+// published that the node takes no pods, so that a pod that the scheduler was just
+// binding is still admitted.
+const leaveFor = 2 * time.Second
+
 // run works until ctx ends.
 func run(ctx context.Context, o *options) error {
 	client, err := cluster.NewClient(o.kubeconfig)
@@ -79,7 +85,7 @@ func run(ctx context.Context, o *options) error {
 	group, working := errgroup.WithContext(working)
 	group.Go(func() error {
 		defer end()
-		p.agent.Leave(ctx, working, p.slots, agent.LeaveFor)
+		p.agent.Leave(ctx, working, p.slots, leaveFor)
 		return nil
 	})
 	p.startParts(working, group)
@@ -188,8 +194,8 @@ func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 	}
 	group.Go(func() error { p.pods.Run(ctx); return nil })
 	if p.o.metricsAddress != "" {
-		health := agent.Health{Monitor: p.monitor, Releaser: p.releaser, StateDir: p.o.modes.StateDir}
-		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.access, health.Check) })
+		check := func() error { return agent.CheckHealth(p.monitor, p.releaser, p.o.modes.StateDir) }
+		group.Go(func() error { return p.metrics.Serve(ctx, p.o.metricsAddress, p.access, check) })
 	}
 	group.Go(func() error {
 		klog.InfoS("waiting for the configuration and the pods of this node")

@@ -97,8 +97,9 @@ func (b *bench) startUnlooked() {
 	b.agent.Send(node.Scanned{Devices: found})
 	b.mover = NewMover(MoverConfig{
 		Agent: b.agent, Preparers: []modes.Preparer{&state{b, migMode}, &state{b, mpsMode}}, Holders: b, Devices: &b.locks,
-		First: time.Millisecond, Most: 5 * time.Millisecond, Again: 10 * time.Millisecond,
+		Failed: func(sharing.Mode, bool) {},
 	})
+	b.mover.first, b.mover.most, b.mover.again = time.Millisecond, 5*time.Millisecond, 10*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = b.mover.Run(ctx) }()
@@ -157,7 +158,7 @@ func (b *bench) want(id sharing.DeviceID, m sharing.Mode) {
 
 // hold is a container that starts; false if the device takes none.
 func (b *bench) hold(id sharing.DeviceID, m sharing.Mode, pod string) bool {
-	unlock := b.locks.Lock(string(id))
+	unlock := b.locks.lock(string(id))
 	defer unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,13 +11,8 @@ import (
 	"deviceshare/deviceplugin/node"
 )
 
-// LeaveFor is how long the plugin works on after it was told to stop and has
-// published that the node takes no pods, so that a pod that the scheduler was just
-// binding is still admitted.
-const LeaveFor = 2 * time.Second
-
-// Registration tells who is registered with the kubelet.
-type Registration interface {
+// registration tells who is registered with the kubelet.
+type registration interface {
 	// IsHeld reports whether the kubelet goes on knowing the devices when the plugin ends.
 	IsHeld() bool
 }
@@ -26,7 +21,7 @@ type Registration interface {
 // when the plugin ends by itself, which is when working does. A plugin whose registration is held
 // by a proxy is not missed: the kubelet goes on admitting pods, and they wait for the next one, if
 // there is to be one.
-func (a *Agent) Leave(told, working context.Context, r Registration, some time.Duration) {
+func (a *Agent) Leave(told, working context.Context, r registration, some time.Duration) {
 	select {
 	case <-working.Done():
 		return

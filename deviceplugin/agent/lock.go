@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ErrStuck says that a lock was not released for longer than a caller has patience.
-var ErrStuck = errors.New("no holder has released it")
+// errStuck says that a lock was not released for longer than a caller has patience.
+var errStuck = errors.New("no holder has released it")
 
 // KeyedLock is one lock per key that exists only while somebody holds or awaits
 // it. The ids of devices are locked by whoever decides on the strength of what is on
@@ -30,9 +30,9 @@ type keyedLock struct {
 	given int // how many times it was released
 }
 
-// Lock takes the locks of all keys and returns how to release them. It waits for as
+// lock takes the locks of all keys and returns how to release them. It waits for as
 // long as it takes; whoever can be told to stop uses LockContext.
-func (l *KeyedLock) Lock(keys ...string) (unlock func()) {
+func (l *KeyedLock) lock(keys ...string) (unlock func()) {
 	// Without an end to the waiting there is no error.
 	unlock, _ = l.LockContext(context.Background(), keys...)
 	return unlock
@@ -46,7 +46,7 @@ func (l *KeyedLock) LockContext(ctx context.Context, keys ...string) (unlock fun
 	return l.lockAll(ctx, 0, keys)
 }
 
-// LockWithPatience is like LockContext, but fails with ErrStuck if no holder has
+// LockWithPatience is like LockContext, but fails if no holder has
 // released a lock for the given duration. Long queues are fine as long as they move.
 func (l *KeyedLock) LockWithPatience(ctx context.Context, patience time.Duration, keys ...string) (unlock func(), err error) {
 	return l.lockAll(ctx, patience, keys)
@@ -86,7 +86,7 @@ func (l *KeyedLock) lockKey(ctx context.Context, patience time.Duration, key str
 		now := l.unlockCount(k)
 		if now == given {
 			l.removeUser(key)
-			return fmt.Errorf("%w for %s", ErrStuck, patience)
+			return fmt.Errorf("%w for %s", errStuck, patience)
 		}
 		given = now
 	}

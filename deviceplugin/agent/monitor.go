@@ -23,17 +23,17 @@ type MonitorConfig struct {
 	// FailFast makes Run return when the driver cannot be opened the first time.
 	FailFast bool
 	// Last is told before Run returns an error; nil if nobody is.
-	Last Withholder
+	Last interface {
+		// Withhold says on the node object that the node takes no pods; it returns when it has, or
+		// when ctx ends.
+		Withhold(ctx context.Context)
+	}
 	// Opened is told that the driver was opened afresh: it may be another one. It
 	// may be nil.
 	Opened func()
 }
 
-// Withholder can say on the node object that the node takes no pods; it returns when it has, or
-// when ctx ends.
-type Withholder interface{ Withhold(ctx context.Context) }
-
-// withholdTimeout is how long Withholder has before the process ends.
+// withholdTimeout is how long MonitorConfig.Last has before the process ends.
 const withholdTimeout = 5 * time.Second
 
 func (c MonitorConfig) withDefaults() MonitorConfig {

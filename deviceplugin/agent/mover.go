@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -15,7 +14,7 @@ import (
 	"deviceshare/sharing"
 )
 
-// MoverConfig is what a Mover works with. Agent, Preparers, Holders and Devices are needed.
+// MoverConfig is what a Mover works with. All fields but Monitor are needed.
 type MoverConfig struct {
 	Agent *Agent
 	// Preparers are those of the node; a mode that is a state of the device is a modes.Switcher.
@@ -30,31 +29,8 @@ type MoverConfig struct {
 	// Monitor, if there is one, reads a device again after it was changed and before it is
 	// ready.
 	Monitor *Monitor
-	// Failed is an optional hook that counts every attempt that failed.
+	// Failed counts every attempt that failed.
 	Failed func(mode sharing.Mode, manual bool)
-	// First and Most bound the wait after a failure, which doubles; 1 s and 2 min.
-	First, Most time.Duration
-	// Again is how often every device is looked at without a cause, and how often a
-	// change is tried that only an administrator can make; 30 s.
-	Again time.Duration
-}
-
-func (c MoverConfig) withDefaults() MoverConfig {
-	c.First = cmp.Or(c.First, time.Second)
-	c.Most = cmp.Or(c.Most, 2*time.Minute)
-	c.Again = cmp.Or(c.Again, 30*time.Second)
-	if c.Failed == nil {
-		c.Failed = func(sharing.Mode, bool) {}
-	}
-	return c
-}
-
-// retryDelay is how long to wait before a step is tried that has failed before.
-func (c *MoverConfig) retryDelay(s *node.Step) time.Duration {
-	if s.ByHand {
-		return c.Again
-	}
-	return backoffDelay(s.Attempts, c.First, c.Most)
 }
 
 // Mover brings idle devices into their modes. One goroutine works for each
@@ -64,11 +40,20 @@ type Mover struct {
 	switchers []modes.Switcher
 	released  chan struct{}
 	looked    chan struct{}
+
+	// first and most bound the wait after a failure, which doubles.
+	first, most time.Duration
+	// again is how often every device is looked at without a cause, and how often a change is tried
+	// that only an administrator can make.
+	again time.Duration
 }
 
 // NewMover returns a mover that has not started.
 func NewMover(cfg MoverConfig) *Mover {
-	m := &Mover{cfg: cfg.withDefaults(), released: make(chan struct{}, 1), looked: make(chan struct{})}
+	m := &Mover{
+		cfg: cfg, released: make(chan struct{}, 1), looked: make(chan struct{}),
+		first: time.Second, most: 2 * time.Minute, again: 30 * time.Second,
+	}
 	for _, p := range cfg.Preparers {
 		if s, is := p.(modes.Switcher); is {
 			m.switchers = append(m.switchers, s)
@@ -108,7 +93,7 @@ func (m *Mover) Run(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
 	workers := map[sharing.DeviceID]*worker{}
-	again := time.NewTicker(m.cfg.Again)
+	again := time.NewTicker(m.again)
 	defer again.Stop()
 	for first := true; ; first = false {
 		var looks sync.WaitGroup
@@ -137,6 +122,14 @@ func (m *Mover) Run(ctx context.Context) error {
 		case <-again.C:
 		}
 	}
+}
+
+// retryDelay is how long to wait before a step is tried that has failed before.
+func (m *Mover) retryDelay(s *node.Step) time.Duration {
+	if s.ByHand {
+		return m.again
+	}
+	return backoffDelay(s.Attempts, m.first, m.most)
 }
 
 func (m *Mover) switcherOf(mode sharing.Mode) modes.Switcher {

@@ -22,8 +22,8 @@ const releaseAttempt = time.Minute
 // drainTimeout is how long Releaser.Run waits in the end for what is under way.
 const drainTimeout = 5 * time.Second
 
-// Releasing takes back everything that was made for an owner.
-type Releasing interface {
+// releasing takes back everything that was made for an owner.
+type releasing interface {
 	Release(ctx context.Context, o sharing.Owner) error
 }
 
@@ -33,7 +33,7 @@ type Releasing interface {
 // however long that takes. It is safe for concurrent use.
 type Releaser struct {
 	agent   *Agent
-	work    Releasing
+	work    releasing
 	wake    chan struct{}
 	stopped chan struct{}
 
@@ -48,7 +48,7 @@ type Releaser struct {
 }
 
 // NewReleaser returns a releaser that has not started.
-func NewReleaser(a *Agent, work Releasing) *Releaser {
+func NewReleaser(a *Agent, work releasing) *Releaser {
 	return &Releaser{
 		agent: a, work: work, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 		running: map[sharing.Owner]bool{}, next: map[sharing.Owner]time.Time{}, hanging: map[sharing.Owner]time.Time{},

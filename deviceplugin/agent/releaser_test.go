@@ -79,15 +79,15 @@ func TestAReleaseHangsFromItsFirstAttemptUntilOneReturnsInTime(t *testing.T) {
 	}
 }
 
-// releasing is done by a function.
-type releasing func(context.Context, sharing.Owner) error
+// releaseFunc is releasing, by a function.
+type releaseFunc func(context.Context, sharing.Owner) error
 
-func (f releasing) Release(ctx context.Context, o sharing.Owner) error { return f(ctx, o) }
+func (f releaseFunc) Release(ctx context.Context, o sharing.Owner) error { return f(ctx, o) }
 
 func TestAReleaseThatHangsHoldsUpNoOtherPod(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	stuck, done, ended := make(chan struct{}), make(chan sharing.Owner, 1), make(chan struct{})
-	r := NewReleaser(New(node.Config{Node: "n"}, nil), releasing(func(_ context.Context, o sharing.Owner) error {
+	r := NewReleaser(New(node.Config{Node: "n"}, nil), releaseFunc(func(_ context.Context, o sharing.Owner) error {
 		if o == "stuck" {
 			<-stuck
 			return nil
@@ -120,7 +120,7 @@ func TestAReleaseThatFailsIsRepeatedAndHoldsUpNoOther(t *testing.T) {
 		var mu sync.Mutex
 		times := map[sharing.Owner][]time.Duration{}
 		a := New(node.Config{Node: "n"}, nil)
-		r := NewReleaser(a, releasing(func(_ context.Context, o sharing.Owner) error {
+		r := NewReleaser(a, releaseFunc(func(_ context.Context, o sharing.Owner) error {
 			mu.Lock()
 			defer mu.Unlock()
 			times[o] = append(times[o], time.Since(begin))
@@ -149,7 +149,7 @@ func TestAReleaseThatFailsIsRepeatedAndHoldsUpNoOther(t *testing.T) {
 func TestAReleaseThatHangsIsNotBegunTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck, begun := make(chan struct{}), 0
-		r := NewReleaser(New(node.Config{Node: "n"}, nil), releasing(func(ctx context.Context, _ sharing.Owner) error {
+		r := NewReleaser(New(node.Config{Node: "n"}, nil), releaseFunc(func(ctx context.Context, _ sharing.Owner) error {
 			begun++
 			if begun == 1 {
 				<-stuck // it does not heed its context

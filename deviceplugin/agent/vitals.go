@@ -46,28 +46,20 @@ func findHang(now time.Time, v vitals) error {
 	return nil
 }
 
-// Health tells whether the plugin is at work, for /healthz.
-type Health struct {
-	Monitor  *Monitor
-	Releaser *Releaser
-	// StateDir is where the plugin keeps its files.
-	StateDir string
-}
-
-// Check says what keeps the plugin from its work, nil if nothing does. A missing
-// driver does not count: restarting this process would not bring it. One that does
-// not return does. Everybody may read the answer, so it names no pod: the log does.
-func (h Health) Check() error {
+// CheckHealth says what keeps the plugin, which keeps its files in stateDir, from its work, nil if
+// nothing does. A missing driver does not count: restarting this process would not bring it. One that
+// does not return does. Everybody may read the answer, so it names no pod: the log does.
+func CheckHealth(m *Monitor, r *Releaser, stateDir string) error {
 	select {
-	case <-h.Releaser.stopped:
+	case <-r.stopped:
 		return errors.New("the release queue has stopped")
 	default:
 	}
-	if _, err := os.Stat(h.StateDir); err != nil {
+	if _, err := os.Stat(stateDir); err != nil {
 		return fmt.Errorf("the state directory is out of reach: %w", err)
 	}
-	v := vitals{pause: h.Monitor.cfg.Retry, looked: h.Monitor.lastLook()}
-	v.owner, v.since = h.Releaser.longestHanging()
+	v := vitals{pause: m.cfg.Retry, looked: m.lastLook()}
+	v.owner, v.since = r.longestHanging()
 	err := findHang(time.Now(), v)
 	if err != nil {
 		klog.ErrorS(err, "unwell", "owner", v.owner)

@@ -48,7 +48,7 @@ func (w *worker) run(ctx context.Context) {
 		w.done()
 		w.done = func() {}
 		if w.unsure {
-			retry.Reset(w.m.cfg.First)
+			retry.Reset(w.m.first)
 		} else if steps := w.planSteps(); len(steps) > 0 && steps[0].Attempts > 0 {
 			retry.Reset(time.Until(w.retryTime(&steps[0])))
 		}
@@ -63,7 +63,7 @@ func (w *worker) planSteps() []node.Step {
 }
 
 // retryTime is when a step that failed may be tried again.
-func (w *worker) retryTime(s *node.Step) time.Time { return w.failed.Add(w.m.cfg.retryDelay(s)) }
+func (w *worker) retryTime(s *node.Step) time.Time { return w.failed.Add(w.m.retryDelay(s)) }
 
 // reconcileDevice looks at the device and does what must be done.
 func (w *worker) reconcileDevice(ctx context.Context) {
@@ -87,7 +87,7 @@ func (w *worker) reconcileDevice(ctx context.Context) {
 // device from the look to the new state: what is recorded before is seen here, and
 // what comes after sees that the device is changing.
 func (w *worker) inspectDevice(ctx context.Context, d *sharing.Device) []node.Step {
-	unlock := w.m.cfg.Devices.Lock(string(d.ID))
+	unlock := w.m.cfg.Devices.lock(string(d.ID))
 	defer unlock()
 	holders := w.m.cfg.Holders.Holders(d.ID)
 	entered, err := w.enteredModes(ctx, d, holders)
@@ -194,7 +194,7 @@ func (w *worker) reportFailure(d *sharing.Device, err error) {
 
 // sendUnderLock sends an event with the lock of the device held.
 func (w *worker) sendUnderLock(e node.Event) {
-	unlock := w.m.cfg.Devices.Lock(string(w.id))
+	unlock := w.m.cfg.Devices.lock(string(w.id))
 	defer unlock()
 	w.m.cfg.Agent.Send(e)
 }

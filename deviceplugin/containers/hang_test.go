@@ -55,7 +55,10 @@ func (s says) Resolve(context.Context, []string) (kubelet.Identity, error) {
 func TestAStartWaitsForADeviceThatIsLookedAtButNotForEver(t *testing.T) {
 	inv := inventoryOf()
 	k, pod := keeperOn(t, &inv), podOf(t, ourScheduler, shareOf(0, 1000))
-	unlock := k.cfg.Devices.Lock(string(inv.Devices[0].ID))
+	unlock, err := k.cfg.Devices.LockContext(t.Context(), string(inv.Devices[0].ID))
+	if err != nil {
+		t.Fatal(err)
+	}
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := k.admitContainer(soon, pod, mainContainer(), slotsOf(1)); !errors.Is(err, context.DeadlineExceeded) {

@@ -96,6 +96,7 @@ func newRaceway(t *testing.T) *raceway {
 	r.mps.held = func() []node.Holder { return r.keeper.Holders(r.device) }
 	r.mover = agent.NewMover(agent.MoverConfig{
 		Agent: r.agent, Preparers: c.Preparers, Holders: r.keeper, Devices: c.Devices,
+		Failed: func(sharing.Mode, bool) {},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
