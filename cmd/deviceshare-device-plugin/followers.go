@@ -90,3 +90,12 @@ func (f followers) configure(v live.Value) {
 	f.agent.Send(settings.Event(v, f.o.nodeName))
 	f.agent.Wake()
 }
+
+// countFailure counts an attempt to bring a device into a mode.
+func (f followers) countFailure(mode sharing.Mode, manual bool) {
+	result := "failure"
+	if manual {
+		result = "manual"
+	}
+	f.metrics.Moved(mode, result)
+}

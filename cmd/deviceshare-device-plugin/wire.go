@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -106,10 +105,6 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	if p.store, broken, err = checkpoint.Open(host.OS{}, filepath.Join(o.modes.StateDir, "checkpoint.json")); err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
-	processes, err := oversight.NewHostProcesses(procfs.DefaultMountPoint)
-	if err != nil {
-		return nil, err
-	}
 	rules, err := o.health.rules()
 	if err != nil {
 		return nil, err
@@ -121,9 +116,11 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers{p}); err != nil {
 		return nil, err
 	}
-	p.oversight = oversight.New(oversight.Config{
-		Exempt: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Processes: processes, Runtime: o.runtime, Observer: p.report,
-	})
+	if p.oversight, err = oversight.New(oversight.Config{
+		Exempt: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Runtime: o.runtime, Observer: p.report,
+	}); err != nil {
+		return nil, err
+	}
 	p.config = live.New(live.Options{
 		Client: client, Problem: p.report.Configuration, Changed: followers{p}.configure,
 		Store: checkpoint.Configuration{Files: host.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
@@ -131,7 +128,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	p.settings = settings.Configuration{Watcher: p.config, Node: o.nodeName}
 	states := reporting.NewStates(p.agent, p.settings, p.store, p.oversight)
 	p.metrics = metrics.New(o.nodeName, states, metrics.NewSurvey(metrics.SurveyConfig{
-		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: processes, States: states, Trouble: p.report.UsageUnread,
+		StateDir: o.modes.StateDir, Records: p.store, Pods: p.pods, Devices: gpus, Host: p.oversight, States: states, Trouble: p.report.UsageUnread,
 	}))
 	p.report.Attach(p.metrics, p.pods, p.store)
 	p.report.Checkpoint(broken)
@@ -177,7 +174,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	}
 	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget, Last: p.publisher})
 	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Preparers: p.preparers, Holders: p.containers,
-		Devices: devices, Monitor: p.monitor, Failed: p.report.AttemptFailed})
+		Devices: devices, Monitor: p.monitor, Failed: followers{p}.countFailure})
 	p.releaser = agent.NewReleaser(p.agent, p.containers)
 	p.holdings = containers.NewHoldingsWatch(p.containers, p.agent, p.pods, resources)
 	p.slots = containers.NewSlotServer(&o.places, p.settings, p.holdings)

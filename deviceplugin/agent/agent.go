@@ -25,26 +25,26 @@ import (
 	"deviceshare/sharing"
 )
 
-// Listener is told what became different, in the order in which it happened. It
+// listener is told what became different, in the order in which it happened. It
 // must not send events itself, and must not block for long: nothing else of the node
 // is decided meanwhile.
-type Listener interface {
+type listener interface {
 	Tell(before, after node.State, notices []node.Notice)
 }
 
 // Agent is the only writer of the node's state. It is safe for concurrent use.
 type Agent struct {
 	state    atomic.Pointer[node.State]
-	listener Listener
+	listener listener
 
 	mu      sync.Mutex // held while an event is taken in
 	readers []chan struct{}
 	shown   bool // readers were woken at least once
 }
 
-// New returns an agent of a node about which nothing is known. listener may be nil.
-func New(c node.Config, listener Listener) *Agent {
-	a := &Agent{listener: listener}
+// New returns an agent of a node about which nothing is known. l may be nil.
+func New(c node.Config, l listener) *Agent {
+	a := &Agent{listener: l}
 	s := node.New(c)
 	a.state.Store(&s)
 	return a

@@ -127,7 +127,7 @@ func (b *bench) Holders(id sharing.DeviceID) []node.Holder {
 	return append([]node.Holder{}, b.holders[id]...)
 }
 
-// Tell implements Listener.
+// Tell implements listener.
 func (b *bench) Tell(_, _ node.State, notices []node.Notice) {
 	for _, n := range notices {
 		switch n.Kind {

@@ -23,7 +23,7 @@ func (everything) Offer(*node.Facts) node.Offer {
 }
 
 // offering is an agent that offers every device.
-func offering(rules node.HealthRules, l Listener) *Agent {
+func offering(rules node.HealthRules, l listener) *Agent {
 	a := New(node.Config{Node: "n", Health: rules}, l)
 	a.Send(node.Configured{Settings: node.Settings{Offers: everything{}}})
 	return a
@@ -38,7 +38,7 @@ type running struct {
 	news   chan string
 }
 
-// Tell implements Listener.
+// Tell implements listener.
 func (r *running) Tell(_, _ node.State, notices []node.Notice) {
 	for _, n := range notices {
 		r.news <- map[node.NoticeKind]string{

@@ -40,7 +40,7 @@ type audited struct {
 func newAudited(exempt Exemptions) *audited {
 	a := &audited{offered: []sharing.DeviceID{"GPU-0", "GPU-1"}, processes: map[int]occupancy.Process{}, paths: map[int]string{}}
 	a.guarded = guarded{pods: map[sharing.Owner]*corev1.Pod{}, users: map[sharing.DeviceID][]int{}}
-	a.audit = newAudit(&Config{Exempt: exempt, Records: a, Pods: a, Agent: a, Devices: a, Processes: a, Observer: a})
+	a.audit = newAudit(&Config{Exempt: exempt, Records: a, Pods: a, Agent: a, Devices: a, processes: a, Observer: a})
 	return a
 }
 

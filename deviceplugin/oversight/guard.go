@@ -95,7 +95,7 @@ func (g *guard) limitedContainers() map[sharing.DeviceID][]limitedContainer {
 
 // inspectProcess looks at a process that uses a device.
 func (g *guard) inspectProcess(device sharing.DeviceID, containers []limitedContainer, pid int, seen map[process]int) {
-	p, err := g.cfg.Processes.inspect(pid)
+	p, err := g.cfg.processes.inspect(pid)
 	if err != nil || len(p.mapped) == 0 || slices.ContainsFunc(p.mapped, isLibrary) {
 		return
 	}
@@ -119,7 +119,7 @@ func isLibrary(file string) bool {
 
 func (g *guard) handleUnlimited(c *limitedContainer, what string) {
 	if !g.cfg.OnlyTells {
-		if err := g.cfg.Processes.killAll(c.id); err != nil {
+		if err := g.cfg.processes.killAll(c.id); err != nil {
 			klog.ErrorS(err, "a container that nothing limits cannot be ended", "pod", klog.KObj(c.pod), "container", c.container)
 		} else {
 			what += ": the container was ended"

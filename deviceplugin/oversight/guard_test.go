@@ -43,7 +43,7 @@ type guarded struct {
 
 func newGuarded(onlyTells bool) *guarded {
 	g := &guarded{pods: map[sharing.Owner]*corev1.Pod{}, programs: map[int]program{}, users: map[sharing.DeviceID][]int{}}
-	g.guard = newGuard(&Config{Records: g, Pods: g, Devices: g, Processes: g, Observer: g, OnlyTells: onlyTells})
+	g.guard = newGuard(&Config{Records: g, Pods: g, Devices: g, processes: g, Observer: g, OnlyTells: onlyTells})
 	return g
 }
 
@@ -253,7 +253,7 @@ func TestInAnyOrderOnlyWhoIsSeenTwiceInARowIsEnded(t *testing.T) {
 }
 
 func TestAProcessIsWhatTheKernelSaysOfIt(t *testing.T) {
-	h, err := NewHostProcesses("/proc")
+	h, err := newHostProcesses("/proc")
 	if err != nil {
 		t.Fatal(err)
 	}

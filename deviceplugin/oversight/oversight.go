@@ -34,9 +34,10 @@ type Config struct {
 		// MemoryByProcess lists those of one device, or is driver.ErrUnsupported.
 		MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
 	}
-	Processes processes
-	Runtime   containerRuntime
-	Observer  Observer
+	Runtime  containerRuntime
+	Observer Observer
+
+	processes processes // set by New
 }
 
 // loop is what knows the devices and takes in what is found.
@@ -83,15 +84,24 @@ type Observer interface {
 // Oversight has a witness for what containers got, a guard over their limits, an audit of who uses
 // devices without a share, and a watch over settings of the node that let anybody do so.
 type Oversight struct {
+	hostProcesses
 	witness *witness
 	guard   *guard
 	audit   *audit
 	bypass  *bypassWatch
 }
 
-// New returns an oversight that has seen nothing yet.
-func New(c Config) *Oversight {
-	return &Oversight{witness: newWitness(&c), guard: newGuard(&c), audit: newAudit(&c), bypass: &bypassWatch{&c}}
+// New returns an oversight that has seen nothing yet. It reads /proc, where this process must see the
+// host's PIDs.
+func New(c Config) (*Oversight, error) {
+	host, err := newHostProcesses(procfs.DefaultMountPoint)
+	if err != nil {
+		return nil, err
+	}
+	c.processes = host
+	return &Oversight{
+		hostProcesses: host, witness: newWitness(&c), guard: newGuard(&c), audit: newAudit(&c), bypass: &bypassWatch{&c},
+	}, nil
 }
 
 // lookAtProcesses is the time between looks at who uses devices.

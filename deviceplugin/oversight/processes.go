@@ -12,19 +12,19 @@ import (
 	"deviceshare/deviceplugin/metrics/occupancy"
 )
 
-// HostProcesses reads /proc. This process must see the host's PIDs there.
-type HostProcesses struct{ fs procfs.FS }
+// hostProcesses reads /proc. This process must see the host's PIDs there.
+type hostProcesses struct{ fs procfs.FS }
 
-// NewHostProcesses reads below root, "/proc".
-func NewHostProcesses(root string) (HostProcesses, error) {
+// newHostProcesses reads below root, "/proc".
+func newHostProcesses(root string) (hostProcesses, error) {
 	fs, err := procfs.NewFS(root)
 	if err != nil {
-		return HostProcesses{}, fmt.Errorf("read the processes of the host: %w", err)
+		return hostProcesses{}, fmt.Errorf("read the processes of the host: %w", err)
 	}
-	return HostProcesses{fs}, nil
+	return hostProcesses{fs}, nil
 }
 
-func (h HostProcesses) pidsOf(container string) ([]int, error) {
+func (h hostProcesses) pidsOf(container string) ([]int, error) {
 	all, err := h.fs.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of container %s: %w", container, err)
@@ -44,7 +44,7 @@ func isOf(p procfs.Proc, container string) bool {
 	return err == nil && occupancy.IsOf(groups, container) // else it has ended
 }
 
-func (h HostProcesses) mountPoints(pid int) ([]string, error) {
+func (h hostProcesses) mountPoints(pid int) ([]string, error) {
 	p, err := h.fs.Proc(pid)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (h HostProcesses) mountPoints(pid int) ([]string, error) {
 }
 
 // Cgroups implements metrics.Cgroups.
-func (h HostProcesses) Cgroups(pid int) ([]procfs.Cgroup, error) {
+func (h hostProcesses) Cgroups(pid int) ([]procfs.Cgroup, error) {
 	p, err := h.fs.Proc(pid)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (h HostProcesses) Cgroups(pid int) ([]procfs.Cgroup, error) {
 	return p.Cgroups()
 }
 
-func (h HostProcesses) identify(pid int) (occupancy.Process, []procfs.Cgroup, error) {
+func (h hostProcesses) identify(pid int) (occupancy.Process, []procfs.Cgroup, error) {
 	p, err := h.fs.Proc(pid)
 	if err != nil {
 		return occupancy.Process{}, nil, err
@@ -82,7 +82,7 @@ func (h HostProcesses) identify(pid int) (occupancy.Process, []procfs.Cgroup, er
 	return occupancy.Process{PID: pid, Started: stat.Starttime, Name: stat.Comm}, groups, err
 }
 
-func (h HostProcesses) inspect(pid int) (program, error) {
+func (h hostProcesses) inspect(pid int) (program, error) {
 	process, groups, err := h.identify(pid)
 	if err != nil {
 		return program{}, err
@@ -106,7 +106,7 @@ func (h HostProcesses) inspect(pid int) (program, error) {
 
 // killAll implements processes. A process is held fast before it is looked at again: its
 // number may have become another one's.
-func (h HostProcesses) killAll(container string) error {
+func (h hostProcesses) killAll(container string) error {
 	pids, err := h.pidsOf(container)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (h HostProcesses) killAll(container string) error {
 	return errors.Join(failed...)
 }
 
-func (h HostProcesses) killProcess(pid int, container string) error {
+func (h hostProcesses) killProcess(pid int, container string) error {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err

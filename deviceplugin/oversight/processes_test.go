@@ -14,7 +14,7 @@ import (
 )
 
 // proc is a folder like /proc with processes that are in control groups.
-func proc(t *testing.T, groups map[int]string) HostProcesses {
+func proc(t *testing.T, groups map[int]string) hostProcesses {
 	t.Helper()
 	root := t.TempDir()
 	for pid, group := range groups {
@@ -29,7 +29,7 @@ func proc(t *testing.T, groups map[int]string) HostProcesses {
 			}
 		}
 	}
-	h, err := NewHostProcesses(root)
+	h, err := newHostProcesses(root)
 	if err != nil {
 		t.Fatal(err)
 	}

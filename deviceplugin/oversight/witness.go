@@ -155,14 +155,14 @@ func (w *witness) inspectContainer(pod *corev1.Pod, container string, e expected
 	case !runs:
 		return seenEnded, id
 	}
-	pids, err := w.cfg.Processes.pidsOf(id)
+	pids, err := w.cfg.processes.pidsOf(id)
 	if err != nil {
 		klog.V(2).InfoS("the processes of a container cannot be listed", "container", id, "why", err)
 		return seenNothing, id
 	}
 	seen := seenNothing
 	for _, pid := range pids {
-		points, err := w.cfg.Processes.mountPoints(pid)
+		points, err := w.cfg.processes.mountPoints(pid)
 		switch {
 		case err != nil || len(points) == 0: // it has ended
 		case cdi.IsSealed(points, e.allocation):
@@ -207,7 +207,7 @@ func (w *witness) handleUnsealed(pod *corev1.Pod, key containerKey, e expected, 
 	if again.bare < minSightings {
 		return
 	}
-	if err := w.cfg.Processes.killAll(id); err != nil {
+	if err := w.cfg.processes.killAll(id); err != nil {
 		klog.ErrorS(err, "a container without its limits cannot be ended", "pod", klog.KObj(pod), "container", key.container)
 	}
 	if again.bare == minSightings {

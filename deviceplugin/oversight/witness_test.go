@@ -39,7 +39,7 @@ type witnessed struct {
 
 func newWitnessed(again time.Duration) *witnessed {
 	w := &witnessed{pods: map[sharing.Owner]*corev1.Pod{}, mounts: map[string][][]string{}}
-	w.witness = newWitness(&Config{Pods: w, Processes: w, Runtime: w, Agent: w, Observer: w})
+	w.witness = newWitness(&Config{Pods: w, processes: w, Runtime: w, Agent: w, Observer: w})
 	w.again = again
 	return w
 }

@@ -13,11 +13,10 @@ import (
 
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
-	"deviceshare/sharing"
 	"deviceshare/sharing/events"
 )
 
-// Tell implements Listener.
+// Tell implements the listener of agent.New.
 func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 	for i := range notices {
 		n := &notices[i]
@@ -159,13 +158,4 @@ func (r *Reporter) notifyHolders(n *node.Notice) {
 				"device %s is to be in mode %s and %s until nobody holds it any more, this pod included", n.Device, n.Mode, stays)
 		}
 	}
-}
-
-// AttemptFailed counts an attempt to bring a device into a mode.
-func (r *Reporter) AttemptFailed(mode sharing.Mode, manual bool) {
-	result := "failure"
-	if manual {
-		result = "manual"
-	}
-	r.metrics.Moved(mode, result)
 }
