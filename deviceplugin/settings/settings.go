@@ -8,11 +8,13 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 
 	"deviceshare/config"
 	"deviceshare/config/live"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/wire"
 )
@@ -87,7 +89,7 @@ func isScaled(c config.Device, here config.NodeSettings) bool {
 // Event is a version of the ConfigMaps as an event: Configured, or ConfigLost
 // if nothing may be concluded from it.
 func Event(v live.Value, nodeName string) node.Event {
-	s := node.Settings{Offers: offers{v.Device, v.Node.For(nodeName)}, GeometryHash: v.Device.GeometryHash(), Unit: v.Device.MemoryFactor}
+	s := node.Settings{Offers: &offers{device: v.Device, here: v.Node.For(nodeName)}, GeometryHash: v.Device.GeometryHash(), Unit: v.Device.MemoryFactor}
 	var unread []string
 	if v.DeviceUnread {
 		unread = append(unread, config.DeviceName)
@@ -103,18 +105,33 @@ func Event(v live.Value, nodeName string) node.Event {
 		strings.Join(unread, " and ConfigMap "))}
 }
 
-// offers is one version of the configuration as it concerns this node.
+// offers is one version of the configuration as it concerns this node. The answer for a device is
+// kept: every look at the state asks for it, and matching the names of models takes most of a look.
 type offers struct {
 	device config.Device
 	here   config.NodeSettings
+	known  sync.Map // of deviceKey to node.Offer
+}
+
+// deviceKey is all that an offer depends on.
+type deviceKey struct {
+	id    sharing.DeviceID
+	index int
+	model string
 }
 
 // Offer implements node.Offers.
-func (o offers) Offer(f *node.Facts) node.Offer {
+func (o *offers) Offer(f *node.Facts) node.Offer {
+	key := deviceKey{f.UUID, f.Index, f.Model}
+	if known, is := o.known.Load(key); is {
+		return known.(node.Offer)
+	}
 	d := o.here.Device(o.device, f.UUID, f.Index, f.Model)
-	return node.Offer{
+	offer := node.Offer{
 		Hidden: d.Hidden, Mode: d.Mode, Given: d.Given, MaxShares: d.MaxShares,
 		MemoryScaling: d.MemoryScaling, CoreScaling: d.CoreScaling, MaxClients: d.MaxClients,
 		Geometries: o.device.Geometries(f.Model), Policy: o.device.Policy(f.Model),
 	}
+	o.known.Store(key, offer)
+	return offer
 }

@@ -3,6 +3,8 @@
 package settings
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 
 	"deviceshare/config"
@@ -80,5 +82,38 @@ func TestTheConfigurationSaysWhetherIdleComputeIsBorrowed(t *testing.T) {
 		if got := termsOf(device, config.NodeSettings{}).Policy; got != want {
 			t.Errorf("with %s the policy is %q, want %q", text, got, want)
 		}
+	}
+}
+
+// A device may be swapped for another one, or get another index, under the same settings.
+func TestAnOfferIsThatOfTheDeviceHoweverOftenItIsAsked(t *testing.T) {
+	v := live.Value{Device: config.DefaultDevice()}
+	nodes, problems := config.LoadNode([]byte(`{"nodeconfig":[{"name":"n","filterdevices":{"uuid":["GPU-b"],"index":[1]},"devices":[{"model":"H100","mode":"mig"}]}]}`))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	v.Node = nodes
+	offers := func() node.Offers { return Event(v, "n").(node.Configured).Settings.Offers }
+	one := offers()
+	for range 2 {
+		for _, id := range []sharing.DeviceID{"GPU-a", "GPU-b"} {
+			for index := range 2 {
+				for _, model := range []string{"NVIDIA A30", "NVIDIA H100 80GB HBM3"} {
+					f := node.Facts{UUID: id, Index: index, Model: model}
+					got, fresh := one.Offer(&f), offers().Offer(&f)
+					if !reflect.DeepEqual(got, fresh) || got.Hidden != (id == "GPU-b" || index == 1) || (got.Mode == sharing.MIG) != strings.Contains(model, "H100") {
+						t.Errorf("%+v is offered as %+v, at first as %+v", f, got, fresh)
+					}
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkOffer(b *testing.B) {
+	o := Event(live.Value{Device: config.DefaultDevice()}, "n").(node.Configured).Settings.Offers
+	f := drivertest.A100(0)
+	for b.Loop() {
+		o.Offer(&f)
 	}
 }
