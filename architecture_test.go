@@ -198,6 +198,15 @@ func adapterRules() []rule {
 			Example: [2]string{"deviceshare/deviceplugin/cdi/hook", "deviceshare/deviceplugin/modes"},
 		},
 		{
+			Name: "containers, oversight and reporting do not know each other, and the loop knows none of them",
+			Why:  "each is read, tested and changed alone; the command connects them",
+			Breaks: func(from, to string) bool {
+				rooms := under("deviceplugin/containers", "deviceplugin/oversight", "deviceplugin/reporting")
+				return under("deviceplugin")(from) && rooms(to) && from != to
+			},
+			Example: [2]string{"deviceshare/deviceplugin/containers", "deviceshare/deviceplugin/reporting"},
+		},
+		{
 			Name: "configuration does not know the adapters",
 			Why:  "both sides read it",
 			Breaks: func(from, to string) bool {
