@@ -24,77 +24,77 @@ import (
 // admitContainer decides whether a container may start with its shares, and records that it
 // does. The devices of the pod are locked meanwhile: a change of mode that comes
 // before is seen here, and one that comes after sees the record.
-func (k *Manager) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (modes.Claim, error) {
-	terms := k.cfg.Terms.Terms()
-	records := k.cfg.Store.Of(sharing.Owner(pod.UID))
-	state, err := k.scannedState()
+func (m *Manager) admitContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (modes.Claim, error) {
+	terms := m.cfg.Terms.Terms()
+	records := m.cfg.Store.Of(sharing.Owner(pod.UID))
+	state, err := m.scannedState()
 	if err != nil {
-		return modes.Claim{}, k.waits.refuseUntilLimit(sharing.Owner(pod.UID), err.Error(), "")
+		return modes.Claim{}, m.waits.refuseUntilLimit(sharing.Owner(pod.UID), err.Error(), "")
 	}
 	placement, edited, err := heldPlacement(pod, state.Inventory(), records, terms)
 	if recordOf(records, c.Name) == nil {
 		if err == nil {
-			err = k.requireSigned(pod, placement.Node)
+			err = m.requireSigned(pod, placement.Node)
 		}
 		if err != nil {
 			return modes.Claim{}, err
 		}
 	}
-	unlock, err := k.cfg.Devices.LockWithPatience(ctx, deviceWait, devicesOf(&placement)...)
+	unlock, err := m.cfg.Devices.LockWithPatience(ctx, deviceWait, devicesOf(&placement)...)
 	if err != nil {
 		return modes.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	defer unlock()
-	if state, err = k.scannedState(); err != nil {
+	if state, err = m.scannedState(); err != nil {
 		return modes.Claim{}, err
 	}
 	if edited != "" {
-		k.cfg.Observer.Edited(pod, edited)
+		m.cfg.Observer.Edited(pod, edited)
 	}
 	ask, begun := node.Ask{Owner: sharing.Owner(pod.UID), Container: c.Name, Slots: len(slots), Placement: placement}, len(records) > 0
 	if !begun {
 		ask.Requests, ask.Isolation = readRequests(pod, terms), corepod.Isolation(pod)
 	}
-	admitted, err := k.decideAdmission(ctx, state, ask, begun)
+	admitted, err := m.decideAdmission(ctx, state, ask, begun)
 	if err != nil {
 		return modes.Claim{}, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	cl := newClaim(pod, c, &admitted, terms)
-	if _, err := k.preparerOf(&cl); err != nil {
+	if _, err := m.preparerOf(&cl); err != nil {
 		return modes.Claim{}, err
 	}
-	return cl, k.cfg.Store.Put(k.recordWithPartitions(&cl, slots))
+	return cl, m.cfg.Store.Put(m.recordWithPartitions(&cl, slots))
 }
 
 // requireSigned returns an error if no scheduler vouches for the pod's placement, where that is
 // checked. A container that was prepared before needs none: it is given what it got then.
-func (k *Manager) requireSigned(pod *corev1.Pod, node string) error {
-	if k.cfg.Signatures == nil {
+func (m *Manager) requireSigned(pod *corev1.Pod, node string) error {
+	if m.cfg.Signatures == nil {
 		return nil
 	}
-	return k.cfg.Signatures.Require(pod.Annotations[wire.PodSignature],
+	return m.cfg.Signatures.Require(pod.Annotations[wire.PodSignature],
 		wire.Signed{Owner: sharing.Owner(pod.UID), Node: node, Placement: pod.Annotations[wire.PodPlacement]})
 }
 
 // decideAdmission admits a container or says why not. Pods that another one would take the devices
 // from are asked for past the watch before: the scheduler may have seen their end earlier.
-func (k *Manager) decideAdmission(ctx context.Context, state node.State, a node.Ask, begun bool) (node.Claim, error) {
+func (m *Manager) decideAdmission(ctx context.Context, state node.State, a node.Ask, begun bool) (node.Claim, error) {
 	var running []node.Running // a pod that has begun keeps what it holds, beside whomever
 	if !begun {
-		running = k.runningPods()
+		running = m.runningPods()
 	}
 	admitted, refusal := node.Admit(state, a, begun, running)
 	if refusal != nil && refusal.Reason == node.DeviceTaken {
-		left, err := k.stillThere(ctx, running, &a)
+		left, err := m.stillThere(ctx, running, &a)
 		if err != nil {
 			return node.Claim{}, fmt.Errorf("%s; it is not known whether that has ended: %w", refusal.Detail, err)
 		}
 		admitted, refusal = node.Admit(state, a, begun, left)
 	}
 	if refusal != nil {
-		return node.Claim{}, k.refusalError(a.Owner, refusal)
+		return node.Claim{}, m.refusalError(a.Owner, refusal)
 	}
-	k.waits.end(a.Owner)
+	m.waits.end(a.Owner)
 	return admitted, nil
 }
 
@@ -103,7 +103,7 @@ const askWait = 5 * time.Second
 
 // stillThere are the pods of which the API server says that they are there. Only those are asked
 // for that have a share of the same devices.
-func (k *Manager) stillThere(ctx context.Context, running []node.Running, a *node.Ask) (left []node.Running, err error) {
+func (m *Manager) stillThere(ctx context.Context, running []node.Running, a *node.Ask) (left []node.Running, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	for _, r := range running {
@@ -111,7 +111,7 @@ func (k *Manager) stillThere(ctx context.Context, running []node.Running, a *nod
 			continue
 		}
 		namespace, name, _ := strings.Cut(r.Pod, "/")
-		over, err := k.hasPodEnded(ctx, r.Owner, types.NamespacedName{Namespace: namespace, Name: name})
+		over, err := m.hasPodEnded(ctx, r.Owner, types.NamespacedName{Namespace: namespace, Name: name})
 		if err != nil {
 			return nil, err
 		}
@@ -124,12 +124,12 @@ func (k *Manager) stillThere(ctx context.Context, running []node.Running, a *nod
 
 // refusalError is a refusal as an error. A final one is *modes.Misplaced, as preparers say it,
 // and so is one that the pod has met for too long.
-func (k *Manager) refusalError(o sharing.Owner, r *node.Refusal) error {
+func (m *Manager) refusalError(o sharing.Owner, r *node.Refusal) error {
 	switch {
 	case r.IsFinal():
 		return &modes.Misplaced{Why: r.Detail}
 	case r.IsLimited():
-		return k.waits.refuseUntilLimit(o, r.Detail, r.Hope)
+		return m.waits.refuseUntilLimit(o, r.Detail, r.Hope)
 	}
 	return errors.New(r.String())
 }
@@ -151,8 +151,8 @@ func devicesOf(p *sharing.Placement) []string {
 }
 
 // scannedState is the state of the node, once its devices are known.
-func (k *Manager) scannedState() (node.State, error) {
-	state := k.cfg.Node.State()
+func (m *Manager) scannedState() (node.State, error) {
+	state := m.cfg.Node.State()
 	if why, is := state.IsUnread(); is {
 		return state, fmt.Errorf("the devices of this node are not known: %s", why)
 	}
@@ -173,9 +173,9 @@ func nodeRecords(records []checkpoint.Record) []node.Record {
 	return out
 }
 
-func (k *Manager) preparerOf(c *modes.Claim) (modes.Preparer, error) {
+func (m *Manager) preparerOf(c *modes.Claim) (modes.Preparer, error) {
 	mode := c.Devices[0].Share.Mode
-	for _, p := range k.cfg.Preparers {
+	for _, p := range m.cfg.Preparers {
 		if p.Mode() == mode {
 			return p, nil
 		}

@@ -43,12 +43,12 @@ func TestWhatBecameOfTheDeviceSinceThePlacement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, twoContainers(ourScheduler, shareOf(1, 1000)), c.share)
-			running := keeperOn(t, &inv)
+			running := managerOn(t, &inv)
 			if _, err := running.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil && c.share.Partition.IsZero() {
 				t.Fatalf("before the change: %v", err)
 			}
 			c.change(&inv)
-			_, err := keeperOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(1))
+			_, err := managerOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(1))
 			judge(t, err, c.anew, c.waits)
 			if !c.share.Partition.IsZero() {
 				_ = running.cfg.Store.Put(newRecord(claimOf(t, pod, &inv), slotsOf(1)))
@@ -63,7 +63,7 @@ func TestWhatBecameOfTheDeviceSinceThePlacement(t *testing.T) {
 func TestAPodThatHasBegunIsNotRefusedHalfWay(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, twoContainers(ourScheduler, shareOf(1, 1000)), shareOf(0, 1000))
-	k := keeperOn(t, &inv)
+	k := managerOn(t, &inv)
 	if _, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestAPodThatHasBegunIsNotRefusedHalfWay(t *testing.T) {
 func TestAPodOfTodaysSchedulerKeepsTheModeItBeganIn(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, legacyScheduler, shareOf(0, 1000))
-	k := keeperOn(t, &inv)
+	k := managerOn(t, &inv)
 	if _, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestAPodOfTodaysSchedulerKeepsTheModeItBeganIn(t *testing.T) {
 func TestABrokenDeviceRefusesRestartsTooAndForNow(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, ourScheduler, shareOf(0, 1000))
-	k := keeperOn(t, &inv)
+	k := managerOn(t, &inv)
 	if _, err := k.admitContainer(t.Context(), pod, mainContainer(), slotsOf(1)); err != nil {
 		t.Fatal(err)
 	}

@@ -87,9 +87,9 @@ type number struct{}
 
 func (number) ResourceName() string { return wire.ResourceNumber }
 
-// keeperOn is a keeper that knows devices, two modes, and nothing else. A device
+// managerOn is a manager that knows devices, two modes, and nothing else. A device
 // works if the only reason against it is the way into its mode.
-func keeperOn(t *testing.T, inv *sharing.Inventory) *Manager {
+func managerOn(t *testing.T, inv *sharing.Inventory) *Manager {
 	t.Helper()
 	store, _, err := checkpoint.Open(host.OS{}, filepath.Join(t.TempDir(), "checkpoint.json"))
 	if err != nil {
@@ -153,7 +153,7 @@ func TestDevicesAreClaimedInPCIOrderWithTheirOwnShares(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, annotate, shareOf(1, 1000), shareOf(2, 2000), shareOf(0, 3000))
-			c, err := keeperOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(3))
+			c, err := managerOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(3))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +186,7 @@ func TestClaimsThatDoNotAgreeWithTheNodeAreRefused(t *testing.T) {
 			inv := inventoryOf()
 			pod := podOf(t, ourScheduler, tc.share)
 			tc.spoil(&inv)
-			_, err := keeperOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(1))
+			_, err := managerOn(t, &inv).admitContainer(t.Context(), pod, mainContainer(), slotsOf(1))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want %q in it", err, tc.want)
 			}

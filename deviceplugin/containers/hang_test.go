@@ -54,7 +54,7 @@ func (s says) Resolve(context.Context, []string) (kubelet.Identity, error) {
 
 func TestAStartWaitsForADeviceThatIsLookedAtButNotForEver(t *testing.T) {
 	inv := inventoryOf()
-	k, pod := keeperOn(t, &inv), podOf(t, ourScheduler, shareOf(0, 1000))
+	k, pod := managerOn(t, &inv), podOf(t, ourScheduler, shareOf(0, 1000))
 	unlock, err := k.cfg.Devices.LockContext(t.Context(), string(inv.Devices[0].ID))
 	if err != nil {
 		t.Fatal(err)
@@ -70,11 +70,11 @@ func TestAStartWaitsForADeviceThatIsLookedAtButNotForEver(t *testing.T) {
 	}
 }
 
-// hanging is a keeper with a pod whose start hangs in the driver.
+// hanging is a manager with a pod whose start hangs in the driver.
 func hanging(t *testing.T) (k *Manager, live *atomic.Bool) {
 	t.Helper()
 	inv := inventoryOf()
-	k, live = keeperOn(t, &inv), &atomic.Bool{}
+	k, live = managerOn(t, &inv), &atomic.Bool{}
 	live.Store(true)
 	d := deaf{serves{sharing.HAMiCore}, make(chan struct{}), make(chan struct{})}
 	c := &k.cfg

@@ -60,13 +60,13 @@ type bench struct {
 		Require(string, wire.Signed) error
 	}
 
-	keeper *containers.Manager
-	store  *checkpoint.Store
-	pods   *cluster.Pods
-	gone   chan sharing.Owner
-	broken error
-	rooms  modestest.Rooms
-	stop   func()
+	manager *containers.Manager
+	store   *checkpoint.Store
+	pods    *cluster.Pods
+	gone    chan sharing.Owner
+	broken  error
+	rooms   modestest.Rooms
+	stop    func()
 }
 
 // newBench is a node with two devices of forty slots each.
@@ -154,7 +154,7 @@ func (b *bench) start(files host.Files) {
 		Checkpoint: kubelet.Directory(b.kubelet.Directory), Resources: resources, Pods: b.pods,
 		Resource: offer{b}, Memory: offer{b}, Patience: 200 * time.Millisecond,
 	}
-	b.keeper = containers.New(containers.Config{
+	b.manager = containers.New(containers.Config{
 		Pods: b.pods, Resolver: resolver, Store: b.store,
 		Preparers: factory.New(factory.Config{Files: files, Space: b.space(files), StateDir: filepath.Join(b.dir, "state"),
 			LibraryDir: filepath.Join(b.dir, "lib"), MIG: b.hardware(files)}),
@@ -167,7 +167,7 @@ func (b *bench) start(files host.Files) {
 	})
 	s := kubelet.NewServer(kubelet.ServerConfig{
 		Directory: b.kubelet.Plugins(), Socket: "deviceshare.sock", Offer: offer{b},
-		Handler: b.keeper,
+		Handler: b.manager,
 	})
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Run(ctx) }()
@@ -207,7 +207,7 @@ func (b *bench) restart(files host.Files) {
 // PodGone implements cluster.PodObserver.
 func (b *bench) PodGone(o sharing.Owner) { b.gone <- o }
 
-// offer is the node's slots, and the keeper's memory of allocations.
+// offer is the node's slots, and the manager's memory of allocations.
 type offer struct{ b *bench }
 
 func (offer) ResourceName() string { return wire.ResourceNumber }
@@ -219,7 +219,7 @@ func (o offer) Devices() []*pluginapi.Device {
 func (o offer) Changes() (<-chan struct{}, func()) { return o.b.agent.Changes() }
 
 func (o offer) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
-	return o.b.keeper.Remembered(owner, container, slots)
+	return o.b.manager.Remembered(owner, container, slots)
 }
 
 // unobserved tells nobody.
@@ -237,7 +237,7 @@ func (b *bench) remove(pod *corev1.Pod) {
 	must(b.t, b.api.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{}))
 	select {
 	case owner := <-b.gone:
-		must(b.t, b.keeper.Release(context.Background(), owner))
+		must(b.t, b.manager.Release(context.Background(), owner))
 	case <-time.After(10 * time.Minute):
 		b.t.Fatal("nobody noticed that the pod is gone")
 	}

@@ -15,23 +15,23 @@ import (
 )
 
 // Holders returns who holds a share of the device.
-func (k *Manager) Holders(id sharing.DeviceID) []node.Holder {
-	return node.HoldersOf(id, nodeRecords(k.cfg.Store.All()), k.runningPods())
+func (m *Manager) Holders(id sharing.DeviceID) []node.Holder {
+	return node.HoldersOf(id, nodeRecords(m.cfg.Store.All()), m.runningPods())
 }
 
 // runningPods are the live pods that have shares of this node's devices: those of which a container
 // was prepared, and those of which one has run.
-func (k *Manager) runningPods() []node.Running {
-	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
+func (m *Manager) runningPods() []node.Running {
+	records, names := m.cfg.Store.ByOwner(), m.cfg.Terms.Terms().Names
 	var all []node.Running
-	for owner := range k.cfg.Pods.Live() {
-		pod, live := k.cfg.Pods.Pod(owner)
+	for owner := range m.cfg.Pods.Live() {
+		pod, live := m.cfg.Pods.Pod(owner)
 		if !live || len(records[owner]) == 0 && !(hasPlacement(pod) && Started(pod, names)) {
 			continue
 		}
 		r := node.Running{Owner: owner, Pod: pod.Namespace + "/" + pod.Name}
 		var err error
-		r.Placement, err = k.placementOf(pod, records[owner])
+		r.Placement, err = m.placementOf(pod, records[owner])
 		r.Unreadable = err != nil
 		all = append(all, r)
 	}
@@ -42,10 +42,10 @@ func (k *Manager) runningPods() []node.Running {
 // names no mode. For a pod with a record it is that of the record; without one
 // another device plugin started the pod, the device may have been given another
 // mode since, and the shares are of mode "". With an error it is what is recorded.
-func (k *Manager) placementOf(pod *corev1.Pod, records []checkpoint.Record) (sharing.Placement, error) {
-	terms := k.cfg.Terms.Terms()
+func (m *Manager) placementOf(pod *corev1.Pod, records []checkpoint.Record) (sharing.Placement, error) {
+	terms := m.cfg.Terms.Terms()
 	if len(records) > 0 || pod.Annotations[wire.PodPlacement] != "" {
-		state, err := k.scannedState()
+		state, err := m.scannedState()
 		if err != nil {
 			return sharing.Placement{}, err
 		}

@@ -85,7 +85,7 @@ func TestAPodThatAnotherDevicePluginStartedHoldsItsDevicesInAModeNobodyWroteDown
 			inv := inventoryOf()
 			pod := legacyPod(t, shareOf(0, 1000))
 			c.spoil(pod)
-			k := keeperOn(t, &inv)
+			k := managerOn(t, &inv)
 			k.cfg.Pods = lives{pod: pod}
 			for _, mode := range sharing.Modes() {
 				for i := range inv.Devices {
@@ -102,7 +102,7 @@ func TestAPodThatAnotherDevicePluginStartedHoldsItsDevicesInAModeNobodyWroteDown
 func TestWhoHoldsADevice(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, twoContainers(ourScheduler, shareOf(1, 1000)), shareOf(0, 1000))
-	k := keeperOn(t, &inv)
+	k := managerOn(t, &inv)
 	k.cfg.Pods = lives{pod: pod}
 	holders := func() string { return fmt.Sprint(k.Holders("GPU-0"), k.Holders("GPU-1"), k.Holders("GPU-2")) }
 	if got := holders(); got != "[] [] []" {

@@ -122,18 +122,18 @@ func (w *HoldingsWatch) slotsWithoutCheckpoint(ctx context.Context) []string {
 }
 
 // podHoldings is what each pod of the node asks for and was given, without slots.
-func (k *Manager) podHoldings() node.Holdings {
-	records, names := k.cfg.Store.ByOwner(), k.cfg.Terms.Terms().Names
+func (m *Manager) podHoldings() node.Holdings {
+	records, names := m.cfg.Store.ByOwner(), m.cfg.Terms.Terms().Names
 	var all node.Holdings
-	for owner := range k.cfg.Pods.Live() {
-		pod, live := k.cfg.Pods.Pod(owner)
+	for owner := range m.cfg.Pods.Live() {
+		pod, live := m.cfg.Pods.Pod(owner)
 		if !live {
 			continue
 		}
 		h := node.Holding{Owner: owner, Namespace: pod.Namespace, Pod: pod.Name, Asked: askedOf(pod, names)}
 		if hasPlacement(pod) || len(records[owner]) > 0 {
 			var err error
-			if h.Placement, err = k.placementOf(pod, records[owner]); err != nil {
+			if h.Placement, err = m.placementOf(pod, records[owner]); err != nil {
 				klog.V(4).InfoS("what a pod was given cannot be read; it counts with what it asks", "pod", klog.KObj(pod), "why", err)
 			}
 		}
@@ -156,9 +156,9 @@ func askedOf(pod *corev1.Pod, names podspec.Names) node.Amounts {
 }
 
 // slotsOf are the slots that the kubelet recorded for live pods, and for owners that are not known.
-func (k *Manager) slotsOf(record kubelet.Record) (held, doubtful []string) {
-	for _, h := range record.Of(k.cfg.Resource.ResourceName()) {
-		if _, live := k.cfg.Pods.Pod(h.Owner); live {
+func (m *Manager) slotsOf(record kubelet.Record) (held, doubtful []string) {
+	for _, h := range record.Of(m.cfg.Resource.ResourceName()) {
+		if _, live := m.cfg.Pods.Pod(h.Owner); live {
 			held = append(held, h.Slots...)
 		} else {
 			doubtful = append(doubtful, h.Slots...)
@@ -168,10 +168,10 @@ func (k *Manager) slotsOf(record kubelet.Record) (held, doubtful []string) {
 }
 
 // recordedSlots are those of our own records of live pods.
-func (k *Manager) recordedSlots() []string {
+func (m *Manager) recordedSlots() []string {
 	var slots []string
-	for _, r := range k.cfg.Store.All() {
-		if _, live := k.cfg.Pods.Pod(r.Owner); live {
+	for _, r := range m.cfg.Store.All() {
+		if _, live := m.cfg.Pods.Pod(r.Owner); live {
 			slots = append(slots, r.Slots...)
 		}
 	}

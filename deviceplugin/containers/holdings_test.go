@@ -65,7 +65,7 @@ func TestHeldSlotsAreKnownWhicheverRecordIsLost(t *testing.T) {
 		}
 	}
 	watch := func(l *listing) *containers.HoldingsWatch {
-		return containers.NewHoldingsWatch(b.keeper, b.agent, b.pods, l)
+		return containers.NewHoldingsWatch(b.manager, b.agent, b.pods, l)
 	}
 	require("all records", watch(&listing{}), held...)
 

@@ -110,75 +110,75 @@ func New(cfg Config) *Manager {
 
 // Allocate names an allocation for slots, as a CDI device. It touches nothing but memory: the
 // kubelet blocks all pods of the node meanwhile.
-func (k *Manager) Allocate(slots []string) (string, error) {
+func (m *Manager) Allocate(slots []string) (string, error) {
 	id, err := cdi.NewID()
 	if err != nil {
 		return "", err
 	}
-	k.rememberAllocation(slots, id)
+	m.rememberAllocation(slots, id)
 	return cdi.Name(id), nil
 }
 
 // Allocated remembers an allocation that a kubelet.Proxy named. A name that is not one of ours is
 // ignored.
-func (k *Manager) Allocated(slots []string, name string) {
+func (m *Manager) Allocated(slots []string, name string) {
 	if id, ours := cdi.ID(name); ours {
-		k.rememberAllocation(slots, id)
+		m.rememberAllocation(slots, id)
 	}
 }
 
-func (k *Manager) rememberAllocation(slots []string, id string) {
-	if k.memory.Put(slots, id) {
-		k.cfg.Observer.Allocated()
+func (m *Manager) rememberAllocation(slots []string, id string) {
+	if m.memory.Put(slots, id) {
+		m.cfg.Observer.Allocated()
 	}
 }
 
 // Forget forgets the names of allocations: others may have named later ones of the same slots.
 // Those of containers that have started are recorded.
-func (k *Manager) Forget() { k.memory.Clear() }
+func (m *Manager) Forget() { m.memory.Clear() }
 
 // Remembered is the allocation id of a container with exactly these slots: the
 // recorded one, else that of the latest allocation of the slots, which is the one
 // of the container that has them now.
-func (k *Manager) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
+func (m *Manager) Remembered(owner sharing.Owner, container string, slots []string) (string, bool) {
 	slots = slices.Sorted(slices.Values(slots))
-	for _, r := range k.cfg.Store.Of(owner) {
+	for _, r := range m.cfg.Store.Of(owner) {
 		if r.Container == container && slices.Equal(r.Slots, slots) {
 			return r.ID, true
 		}
 	}
-	return k.memory.Get(slots)
+	return m.memory.Get(slots)
 }
 
 // Start makes everything ready for the container that is about to start with
 // these slots. An error means it must not start.
-func (k *Manager) Start(ctx context.Context, slots []string) error {
+func (m *Manager) Start(ctx context.Context, slots []string) error {
 	slots = slices.Sorted(slices.Values(slots))
-	pod, err := k.prepareSlots(ctx, slots)
+	pod, err := m.prepareSlots(ctx, slots)
 	if err != nil {
 		if pod != nil {
 			err = fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		klog.ErrorS(err, "container start refused", "slots", strings.Join(slots, ","))
-		k.cfg.Observer.Refused(pod, err)
+		m.cfg.Observer.Refused(pod, err)
 	}
 	return err
 }
 
-func (k *Manager) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod, error) {
-	id, err := k.cfg.Resolver.Resolve(ctx, slots)
+func (m *Manager) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod, error) {
+	id, err := m.cfg.Resolver.Resolve(ctx, slots)
 	if err != nil {
 		return nil, err
 	}
 	// A start that hangs holds the lock for ever. The kubelet gives up and asks
 	// again; without an end to the waiting each time would leave a goroutine behind.
-	unlock, err := k.starts.LockContext(ctx, string(id.Owner))
+	unlock, err := m.starts.LockContext(ctx, string(id.Owner))
 	if err != nil {
-		pod, _ := k.cfg.Pods.Pod(id.Owner)
+		pod, _ := m.cfg.Pods.Pod(id.Owner)
 		return pod, fmt.Errorf("pod %s: an earlier start of one of its containers is not over: %w", id.Pod, err)
 	}
 	defer unlock()
-	pod, err := k.findPod(ctx, id)
+	pod, err := m.findPod(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (k *Manager) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod
 			klog.InfoS("container keeps what another device plugin gave it", "pod", id.Pod, "container", c.Name)
 			continue
 		}
-		changed, err := k.prepareContainer(ctx, pod, c, slots)
+		changed, err := m.prepareContainer(ctx, pod, c, slots)
 		if err != nil {
 			return pod, err
 		}
@@ -201,17 +201,17 @@ func (k *Manager) prepareSlots(ctx context.Context, slots []string) (*corev1.Pod
 	if !wrote {
 		return pod, nil
 	}
-	return pod, k.cfg.Reader.Await(ctx, k.cfg.Settle)
+	return pod, m.cfg.Reader.Await(ctx, m.cfg.Settle)
 }
 
 // findPod returns the pod with its placement: from the watch, else from the API
 // server, if that pod is still the same one.
-func (k *Manager) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
-	pod, ok := k.cfg.Pods.Pod(id.Owner)
+func (m *Manager) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod, error) {
+	pod, ok := m.cfg.Pods.Pod(id.Owner)
 	if ok && hasPlacement(pod) {
 		return pod, nil
 	}
-	fetched, err := k.cfg.Pods.Fetch(ctx, id.Pod)
+	fetched, err := m.cfg.Pods.Fetch(ctx, id.Pod)
 	switch {
 	case err != nil && ok:
 		return pod, nil // the refusal will say what the pod lacks
@@ -224,13 +224,13 @@ func (k *Manager) findPod(ctx context.Context, id kubelet.Identity) (*corev1.Pod
 }
 
 // prepareContainer does one container and reports whether its specification changed.
-func (k *Manager) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
+func (m *Manager) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubelet.Container, slots []string) (bool, error) {
 	began := time.Now()
-	cl, err := k.admitContainer(ctx, pod, c, slots)
+	cl, err := m.admitContainer(ctx, pod, c, slots)
 	if err != nil {
 		return false, err
 	}
-	preparer, err := k.preparerOf(&cl)
+	preparer, err := m.preparerOf(&cl)
 	if err != nil {
 		return false, err
 	}
@@ -238,26 +238,26 @@ func (k *Manager) prepareContainer(ctx context.Context, pod *corev1.Pod, c kubel
 	if err != nil {
 		return false, err
 	}
-	if err := k.cfg.Store.Put(withMade(newRecord(&cl, slots), in)); err != nil {
+	if err := m.cfg.Store.Put(withMade(newRecord(&cl, slots), in)); err != nil {
 		return false, err
 	}
-	changed, err := k.writeSpecs(ctx, cl.ID, in)
+	changed, err := m.writeSpecs(ctx, cl.ID, in)
 	if err != nil {
 		return false, fmt.Errorf("container %s: %w", c.Name, err)
 	}
 	klog.InfoS("container prepared", "pod", klog.KObj(pod), "container", c.Name, "allocation", cl.ID, "mode", preparer.Mode(), "devices", in.Devices)
-	k.cfg.Observer.Prepared(pod, cl, time.Since(began))
+	m.cfg.Observer.Prepared(pod, cl, time.Since(began))
 	return changed, nil
 }
 
 // writeSpecs writes the specifications that a container is started with, and reports whether one
 // changed.
-func (k *Manager) writeSpecs(ctx context.Context, id string, in modes.Injection) (bool, error) {
-	common, err := k.cfg.Base.Common(ctx)
+func (m *Manager) writeSpecs(ctx context.Context, id string, in modes.Injection) (bool, error) {
+	common, err := m.cfg.Base.Common(ctx)
 	if err != nil {
 		return false, err
 	}
-	base, err := k.cfg.Base.Edits(ctx, in.Devices)
+	base, err := m.cfg.Base.Edits(ctx, in.Devices)
 	if err != nil {
 		return false, err
 	}
@@ -269,7 +269,7 @@ func (k *Manager) writeSpecs(ctx context.Context, id string, in modes.Injection)
 	if err != nil {
 		return false, err
 	}
-	return k.cfg.Specs.Write(id, driver, text)
+	return m.cfg.Specs.Write(id, driver, text)
 }
 
 // newRecord is what the checkpoint keeps of a claim.
@@ -290,9 +290,9 @@ func newRecord(c *modes.Claim, slots []string) checkpoint.Record {
 
 // recordWithPartitions is the record of a claim with the MIG devices that the allocation had
 // when it was last prepared, so that a restart changes nothing on disk.
-func (k *Manager) recordWithPartitions(c *modes.Claim, slots []string) checkpoint.Record {
+func (m *Manager) recordWithPartitions(c *modes.Claim, slots []string) checkpoint.Record {
 	r := newRecord(c, slots)
-	for _, old := range k.cfg.Store.Of(r.Owner) {
+	for _, old := range m.cfg.Store.Of(r.Owner) {
 		if old.ID != r.ID || len(old.Devices) != len(r.Devices) {
 			continue
 		}

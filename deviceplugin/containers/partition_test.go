@@ -177,7 +177,7 @@ func TestACrashAtAnyEffectOfStartingWithAPartitionIsRepaired(t *testing.T) {
 				}
 				between(b)
 				b.restart(host.OS{})
-				must(t, b.keeper.Reconcile(context.Background()))
+				must(t, b.manager.Reconcile(context.Background()))
 				_, err := b.begin(pod, "main")
 				if got := b.got(pod); err != nil || got != itsOwn {
 					t.Errorf("effect %d of %d (late %v): the container has %s, %v", at/2, total, at%2 == 1, got, err)
@@ -202,7 +202,7 @@ func TestACrashAtAnyEffectOfReleasingAPartitionIsRepaired(t *testing.T) {
 		if at > 0 { // the first round counts
 			crash.At, crash.Late = start+(at-1)/2, at%2 == 0
 		}
-		err = b.keeper.Release(context.Background(), owner)
+		err = b.manager.Release(context.Background(), owner)
 		if at == 0 {
 			must(t, err)
 			total = crash.Effects() - start
@@ -210,7 +210,7 @@ func TestACrashAtAnyEffectOfReleasingAPartitionIsRepaired(t *testing.T) {
 			t.Errorf("effect %d: the crash was not noticed", (at-1)/2)
 		}
 		b.restart(host.OS{})
-		must(t, b.keeper.Reconcile(context.Background()))
+		must(t, b.manager.Reconcile(context.Background()))
 		for _, line := range strings.Split(b.files(), "\n") {
 			if strings.Contains(line, "uid-p") || strings.HasPrefix(line, "cdi/") {
 				t.Errorf("effect %d: left behind: %s", (at-1)/2, line)
@@ -236,7 +236,7 @@ func TestALostCheckpointDoesNotLoseTheOwnersOfPartitions(t *testing.T) {
 	must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), "p", metav1.DeleteOptions{}))
 	must(t, b.kubelet.Forget(pod))
 	b.restart(host.OS{})
-	must(t, b.keeper.Reconcile(context.Background()))
+	must(t, b.manager.Reconcile(context.Background()))
 	if strings.Contains(b.files(), "uid-p") {
 		t.Errorf("left behind:\n%s", b.files())
 	}

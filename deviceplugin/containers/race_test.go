@@ -58,13 +58,13 @@ func (nobody) Fetch(context.Context, types.NamespacedName) (*corev1.Pod, error) 
 	return nil, errors.New("there is no API server")
 }
 
-// raceway is a keeper and a mover over one device whose mode is edited.
+// raceway is a manager and a mover over one device whose mode is edited.
 type raceway struct {
-	keeper *Manager
-	mover  *agent.Mover
-	agent  *agent.Agent
-	mps    *daemon
-	device sharing.DeviceID
+	manager *Manager
+	mover   *agent.Mover
+	agent   *agent.Agent
+	mps     *daemon
+	device  sharing.DeviceID
 }
 
 // inMode offers every device in a mode.
@@ -89,13 +89,13 @@ func newRaceway(t *testing.T) *raceway {
 	r.agent = agent.New(node.Config{Node: "n", Powers: node.Powers{Switches: true, Switched: []sharing.Mode{sharing.MPS}}}, nil)
 	r.edit(sharing.HAMiCore)
 	r.agent.Send(node.Scanned{Devices: found})
-	r.keeper = keeperOn(t, &sharing.Inventory{})
-	c := &r.keeper.cfg
+	r.manager = managerOn(t, &sharing.Inventory{})
+	c := &r.manager.cfg
 	c.Pods, c.Node = nobody{}, r.agent
 	c.Preparers = []modes.Preparer{serves{sharing.HAMiCore}, r.mps}
-	r.mps.held = func() []node.Holder { return r.keeper.Holders(r.device) }
+	r.mps.held = func() []node.Holder { return r.manager.Holders(r.device) }
 	r.mover = agent.NewMover(agent.MoverConfig{
-		Agent: r.agent, Preparers: c.Preparers, Holders: r.keeper, Devices: c.Devices,
+		Agent: r.agent, Preparers: c.Preparers, Holders: r.manager, Devices: c.Devices,
 		Failed: func(sharing.Mode, bool) {},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -115,7 +115,7 @@ func (r *raceway) start(t *testing.T, owner string, m sharing.Mode) (in, anew bo
 	share := sharing.Share{Device: r.device, Mode: m, Memory: sharing.MiBs(1000)}
 	pod := podOf(t, ourScheduler, share)
 	pod.UID, pod.Name = types.UID(owner), owner
-	_, err := r.keeper.admitContainer(context.Background(), pod, kubelet.Container{Name: "main", ID: owner}, slotsOf(1))
+	_, err := r.manager.admitContainer(context.Background(), pod, kubelet.Container{Name: "main", ID: owner}, slotsOf(1))
 	var misplaced *modes.Misplaced
 	return err == nil, errors.As(err, &misplaced)
 }
@@ -150,7 +150,7 @@ func TestStartsAndModeChangesNeverCross(t *testing.T) {
 						}
 						time.Sleep(20 * time.Microsecond)
 					}
-					if err := r.keeper.cfg.Store.Forget(sharing.Owner(owner)); err != nil {
+					if err := r.manager.cfg.Store.Forget(sharing.Owner(owner)); err != nil {
 						t.Error(err)
 					}
 					r.mover.Released()

@@ -26,34 +26,34 @@ import (
 // the pod is live. The record goes last, so that a failure is tried again. Owners
 // may be released at the same time; a start of the same owner that hangs is waited
 // for until ctx ends, which is an error.
-func (k *Manager) Release(ctx context.Context, o sharing.Owner) error {
-	unlock, err := k.starts.LockContext(ctx, string(o))
+func (m *Manager) Release(ctx context.Context, o sharing.Owner) error {
+	unlock, err := m.starts.LockContext(ctx, string(o))
 	if err != nil {
 		err = fmt.Errorf("release owner %s: a start of it, or another release, is not over: %w", o, err)
-		k.cfg.Observer.Released(o, err)
+		m.cfg.Observer.Released(o, err)
 		return err
 	}
 	defer unlock()
-	if _, live := k.cfg.Pods.Pod(o); live {
+	if _, live := m.cfg.Pods.Pod(o); live {
 		return nil
 	}
-	k.waits.end(o)
-	err = k.releaseOwner(ctx, o)
-	k.cfg.Observer.Released(o, err)
+	m.waits.end(o)
+	err = m.releaseOwner(ctx, o)
+	m.cfg.Observer.Released(o, err)
 	return err
 }
 
 // releaseAll releases owners, each aside, so that one that hangs holds up no other.
-func (k *Manager) releaseAll(ctx context.Context, owners []sharing.Owner) error {
+func (m *Manager) releaseAll(ctx context.Context, owners []sharing.Owner) error {
 	type result struct {
 		owner sharing.Owner
 		err   error
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.patience)
+	ctx, cancel := context.WithTimeout(ctx, m.patience)
 	defer cancel()
 	results := make(chan result, len(owners))
 	for _, o := range owners {
-		go func() { results <- result{o, k.Release(ctx, o)} }()
+		go func() { results <- result{o, m.Release(ctx, o)} }()
 	}
 	var failed []error
 	for pending := slices.Clone(owners); len(pending) > 0; {
@@ -69,19 +69,19 @@ func (k *Manager) releaseAll(ctx context.Context, owners []sharing.Owner) error 
 	return errors.Join(failed...)
 }
 
-func (k *Manager) releaseOwner(ctx context.Context, o sharing.Owner) error {
-	records := k.cfg.Store.Of(o)
+func (m *Manager) releaseOwner(ctx context.Context, o sharing.Owner) error {
+	records := m.cfg.Store.Of(o)
 	var failed []error
 	for _, r := range records {
-		failed = append(failed, k.cfg.Specs.Remove(r.ID))
+		failed = append(failed, m.cfg.Specs.Remove(r.ID))
 	}
-	for _, p := range k.cfg.Preparers {
+	for _, p := range m.cfg.Preparers {
 		failed = append(failed, p.Unprepare(ctx, o))
 	}
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("release owner %s: %w", o, err)
 	}
-	if err := k.cfg.Store.Forget(o); err != nil {
+	if err := m.cfg.Store.Forget(o); err != nil {
 		return fmt.Errorf("release owner %s: %w", o, err)
 	}
 	if len(records) > 0 {
@@ -91,33 +91,33 @@ func (k *Manager) releaseOwner(ctx context.Context, o sharing.Owner) error {
 }
 
 // readHeldSlots is the kubelet's record, and whether it could be read.
-func (k *Manager) readHeldSlots() ([]kubelet.Held, bool) {
-	record, err := k.cfg.Kubelet.ReadCheckpoint()
+func (m *Manager) readHeldSlots() ([]kubelet.Held, bool) {
+	record, err := m.cfg.Kubelet.ReadCheckpoint()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		klog.InfoS("the kubelet has no record yet; owners without a name are kept")
 	case err != nil:
 		klog.ErrorS(err, "the kubelet's own record cannot be used; owners without a name are kept")
 	}
-	return record.Of(k.cfg.Resource.ResourceName()), err == nil
+	return record.Of(m.cfg.Resource.ResourceName()), err == nil
 }
 
 // Reconcile compares checkpoint, host, kubelet and API server: it releases owners
 // that are gone, records live ones that a lost checkpoint forgot, and removes
 // specifications of nobody. The pods must be known before it is called.
-func (k *Manager) Reconcile(ctx context.Context) error {
-	held, known := k.readHeldSlots()
-	k.recallAllocations(held)
+func (m *Manager) Reconcile(ctx context.Context) error {
+	held, known := m.readHeldSlots()
+	m.recallAllocations(held)
 	var failed []error
 	var over []sharing.Owner
-	for owner, name := range k.preparedOwners() {
-		gone, err := k.isOwnerGone(ctx, owner, name, held, known)
+	for owner, name := range m.preparedOwners() {
+		gone, err := m.isOwnerGone(ctx, owner, name, held, known)
 		if gone {
 			over = append(over, owner)
 		}
 		failed = append(failed, err)
 	}
-	failed = append(failed, k.releaseAll(ctx, over), k.removeOrphanSpecs())
+	failed = append(failed, m.releaseAll(ctx, over), m.removeOrphanSpecs())
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("reconcile: %w", err)
 	}
@@ -126,9 +126,9 @@ func (k *Manager) Reconcile(ctx context.Context) error {
 
 // Repair reconciles at the start and every 5 minutes until ctx ends. failed is told
 // about every error.
-func (k *Manager) Repair(ctx context.Context, failed func(error)) error {
+func (m *Manager) Repair(ctx context.Context, failed func(error)) error {
 	for {
-		if err := k.Reconcile(ctx); err != nil && ctx.Err() == nil {
+		if err := m.Reconcile(ctx); err != nil && ctx.Err() == nil {
 			failed(err)
 		}
 		select {
@@ -141,9 +141,9 @@ func (k *Manager) Repair(ctx context.Context, failed func(error)) error {
 
 // preparedOwners are all owners that something was made for, with their pods' names where
 // the checkpoint has them.
-func (k *Manager) preparedOwners() map[sharing.Owner]types.NamespacedName {
+func (m *Manager) preparedOwners() map[sharing.Owner]types.NamespacedName {
 	owners := map[sharing.Owner]types.NamespacedName{}
-	for _, p := range k.cfg.Preparers {
+	for _, p := range m.cfg.Preparers {
 		l, ok := p.(modes.OwnerLister)
 		if !ok {
 			continue
@@ -156,7 +156,7 @@ func (k *Manager) preparedOwners() map[sharing.Owner]types.NamespacedName {
 			owners[o] = types.NamespacedName{}
 		}
 	}
-	for _, r := range k.cfg.Store.All() {
+	for _, r := range m.cfg.Store.All() {
 		owners[r.Owner] = types.NamespacedName{Namespace: r.Namespace, Name: r.Pod}
 	}
 	return owners
@@ -165,20 +165,20 @@ func (k *Manager) preparedOwners() map[sharing.Owner]types.NamespacedName {
 // isOwnerGone reports that a pod certainly ended. The watch alone is not trusted, since
 // it may start from an old state: the API server is asked by name, and an owner
 // without a name must be unknown to the kubelet as well.
-func (k *Manager) isOwnerGone(ctx context.Context, o sharing.Owner, name types.NamespacedName, held []kubelet.Held, heldKnown bool) (bool, error) {
-	if _, live := k.cfg.Pods.Pod(o); live {
+func (m *Manager) isOwnerGone(ctx context.Context, o sharing.Owner, name types.NamespacedName, held []kubelet.Held, heldKnown bool) (bool, error) {
+	if _, live := m.cfg.Pods.Pod(o); live {
 		return false, nil
 	}
 	if name.Name == "" {
 		known := slices.ContainsFunc(held, func(h kubelet.Held) bool { return h.Owner == o })
 		return heldKnown && !known, nil
 	}
-	return k.hasPodEnded(ctx, o, name)
+	return m.hasPodEnded(ctx, o, name)
 }
 
 // hasPodEnded asks the API server whether a pod is gone or has run to its end.
-func (k *Manager) hasPodEnded(ctx context.Context, o sharing.Owner, name types.NamespacedName) (bool, error) {
-	pod, err := k.cfg.Pods.Fetch(ctx, name)
+func (m *Manager) hasPodEnded(ctx context.Context, o sharing.Owner, name types.NamespacedName) (bool, error) {
+	pod, err := m.cfg.Pods.Fetch(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -190,34 +190,34 @@ func (k *Manager) hasPodEnded(ctx context.Context, o sharing.Owner, name types.N
 
 // recallAllocations records live allocations that the checkpoint does not know: their pods
 // run with them. What cannot be read is left to the container's next start.
-func (k *Manager) recallAllocations(held []kubelet.Held) {
+func (m *Manager) recallAllocations(held []kubelet.Held) {
 	known := map[string]bool{}
-	for _, r := range k.cfg.Store.All() {
+	for _, r := range m.cfg.Store.All() {
 		known[r.ID] = true
 	}
-	specs, err := k.cfg.Specs.IDs()
-	if !k.cfg.Node.State().Scanned() || err != nil {
+	specs, err := m.cfg.Specs.IDs()
+	if !m.cfg.Node.State().Scanned() || err != nil {
 		return
 	}
 	for _, h := range held {
-		pod, live := k.cfg.Pods.Pod(h.Owner)
+		pod, live := m.cfg.Pods.Pod(h.Owner)
 		id, ours := allocationOf(h.CDI)
 		if !live || !ours || known[id] || !slices.Contains(specs, id) {
 			continue
 		}
-		if err := k.recallOne(pod, h, id); err != nil {
+		if err := m.recallOne(pod, h, id); err != nil {
 			klog.ErrorS(err, "cannot record a running allocation", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
 		}
 	}
 }
 
 // recallOne records an allocation as it is, whether or not it could be made now.
-func (k *Manager) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
-	state, err := k.scannedState()
+func (m *Manager) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
+	state, err := m.scannedState()
 	if err != nil {
 		return err
 	}
-	terms := k.cfg.Terms.Terms()
+	terms := m.cfg.Terms.Terms()
 	placement, err := readPlacement(pod, state.Inventory(), nil, terms)
 	if err != nil {
 		return err
@@ -228,21 +228,21 @@ func (k *Manager) recallOne(pod *corev1.Pod, h kubelet.Held, id string) error {
 	}
 	c := newClaim(pod, kubelet.Container{Name: h.Container, ID: id}, &given, terms)
 	klog.InfoS("running allocation recorded again", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
-	return k.cfg.Store.Put(newRecord(&c, h.Slots))
+	return m.cfg.Store.Put(newRecord(&c, h.Slots))
 }
 
 // removeOrphanSpecs removes specifications that no record names. A live container whose
 // specification is lost gets it again at its next start.
-func (k *Manager) removeOrphanSpecs() error {
-	ids, err := k.cfg.Specs.IDs()
+func (m *Manager) removeOrphanSpecs() error {
+	ids, err := m.cfg.Specs.IDs()
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, id := range ids {
 		// Read anew each time: a start records before it writes.
-		if !slices.ContainsFunc(k.cfg.Store.All(), func(r checkpoint.Record) bool { return r.ID == id }) {
-			failed = append(failed, k.cfg.Specs.Remove(id))
+		if !slices.ContainsFunc(m.cfg.Store.All(), func(r checkpoint.Record) bool { return r.ID == id }) {
+			failed = append(failed, m.cfg.Specs.Remove(id))
 		}
 	}
 	return errors.Join(failed...)

@@ -81,7 +81,7 @@ func TestACrashAtAnyEffectLeavesNothingOnceThePodIsGone(t *testing.T) {
 		must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), "p", metav1.DeleteOptions{}))
 		must(t, b.kubelet.Forget(pod))
 		b.restart(host.OS{})
-		must(t, b.keeper.Reconcile(context.Background()))
+		must(t, b.manager.Reconcile(context.Background()))
 		for _, line := range strings.Split(b.files(), "\n") {
 			if strings.Contains(line, "uid-p") || strings.HasPrefix(line, "cdi/") {
 				t.Errorf("effect %d (late %v): left behind: %s", at/2, at%2 == 1, line)
@@ -110,8 +110,8 @@ func TestAPodThatIsLiveIsNeverReleased(t *testing.T) {
 	_, err := b.begin(pod, "main")
 	must(t, err)
 	before := b.files()
-	must(t, b.keeper.Release(context.Background(), sharing.Owner(pod.UID)))
-	must(t, b.keeper.Reconcile(context.Background()))
+	must(t, b.manager.Release(context.Background(), sharing.Owner(pod.UID)))
+	must(t, b.manager.Reconcile(context.Background()))
 	if got := b.files(); got != before {
 		t.Errorf("the host is\n%s\nwant\n%s", got, before)
 	}
@@ -125,7 +125,7 @@ func TestAPodThatEndedReleasesItsDevicesWhileItsObjectStays(t *testing.T) {
 	done.Status.Phase = corev1.PodSucceeded
 	_, err = b.api.CoreV1().Pods("default").UpdateStatus(context.Background(), done, metav1.UpdateOptions{})
 	must(t, err)
-	must(t, b.keeper.Release(context.Background(), <-b.gone))
+	must(t, b.manager.Release(context.Background(), <-b.gone))
 	if len(b.store.All()) != 0 {
 		t.Error("the record stayed")
 	}
@@ -142,7 +142,7 @@ func TestABrokenCheckpointIsKeptAsideAndRebuiltFromWhatRuns(t *testing.T) {
 	if b.broken == nil || len(b.store.All()) != 0 {
 		t.Fatalf("the broken checkpoint was taken for good: %v", b.broken)
 	}
-	must(t, b.keeper.Reconcile(context.Background()))
+	must(t, b.manager.Reconcile(context.Background()))
 	if got := b.store.All(); len(got) != 1 || got[0].ID != want[0].ID || got[0].Devices[0] != want[0].Devices[0] {
 		t.Errorf("rebuilt %+v, want %+v", got, want)
 	}
@@ -162,7 +162,7 @@ func TestSpecificationsOfNobodyAreSweptAndForeignFilesStay(t *testing.T) {
 	stray, foreign := filepath.Join(b.dir, "cdi", "volcano.sh-vgpu-stray.json"), filepath.Join(b.dir, "cdi", "nvidia.yaml")
 	must(t, os.WriteFile(stray, []byte("{}"), 0o600))
 	must(t, os.WriteFile(foreign, []byte("{}"), 0o600))
-	must(t, b.keeper.Reconcile(context.Background()))
+	must(t, b.manager.Reconcile(context.Background()))
 	if _, err := os.Stat(stray); !os.IsNotExist(err) {
 		t.Error("the specification of nobody stayed")
 	}

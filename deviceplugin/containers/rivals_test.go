@@ -71,11 +71,11 @@ func start(t *testing.T, k *Manager, pod *corev1.Pod) (modes.Claim, error) {
 	return k.admitContainer(t.Context(), pod, kubelet.Container{Name: "main", ID: "id-of-" + pod.Name}, slotsOf(1))
 }
 
-// crowded is a keeper with a pod on the first device that has begun, and a second pod there.
+// crowded is a manager with a pod on the first device that has begun, and a second pod there.
 func crowded(t *testing.T, first, second sharing.Share) (*Manager, *crowd) {
 	t.Helper()
 	inv := inventoryOf()
-	k, c := keeperOn(t, &inv), &crowd{}
+	k, c := managerOn(t, &inv), &crowd{}
 	c.watched = []*corev1.Pod{named(t, "first", first), named(t, "second", second)}
 	c.there = append(c.there, c.watched...)
 	k.cfg.Pods = c
@@ -158,7 +158,7 @@ func TestAPodOfAnotherDevicePluginKeepsWhatItHas(t *testing.T) {
 	inv := inventoryOf()
 	other := legacyPod(t, shareOf(0, 20000))
 	other.Name, other.UID = "other", "other"
-	k := keeperOn(t, &inv)
+	k := managerOn(t, &inv)
 	k.cfg.Pods = &crowd{watched: []*corev1.Pod{other}, there: []*corev1.Pod{other}}
 	_, err := start(t, k, named(t, "ours", shareOf(0, 5000)))
 	judge(t, err, "it cannot have beside ns/other", "")
@@ -198,7 +198,7 @@ func TestAContainerThatStartsAgainGetsWhatItGotBefore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inv := inventoryOf()
-			k, observer := keeperOn(t, &inv), &told{}
+			k, observer := managerOn(t, &inv), &told{}
 			k.cfg.Observer = observer
 			pod := named(t, "p", shareOf(0, 1000))
 			if _, err := start(t, k, pod); err != nil {
@@ -221,7 +221,7 @@ func TestAContainerThatStartsAgainGetsWhatItGotBefore(t *testing.T) {
 func TestAContainerThatHasNotBegunIsNotGuessed(t *testing.T) {
 	inv := inventoryOf()
 	pod := podOf(t, twoContainers(ourScheduler, shareOf(1, 1000)), shareOf(0, 1000))
-	k := keeperOn(t, &inv)
+	k := managerOn(t, &inv)
 	if _, err := start(t, k, pod); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestNobodyGetsMoreThanHisSpecAsksFor(t *testing.T) {
 			for resourceName, amount := range c.ask {
 				pod.Spec.Containers[1].Resources.Limits[resourceName] = *resource.NewQuantity(amount, resource.DecimalSI)
 			}
-			_, err := start(t, keeperOn(t, &inv), pod)
+			_, err := start(t, managerOn(t, &inv), pod)
 			judge(t, err, c.anew, "")
 		})
 	}

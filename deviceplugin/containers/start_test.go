@@ -60,7 +60,7 @@ func TestSixtyPodsAtOnceEachGetTheirOwn(t *testing.T) {
 		must(t, b.api.CoreV1().Pods("default").Delete(context.Background(), pod.Name, metav1.DeleteOptions{}))
 	}
 	for range all {
-		must(t, b.keeper.Release(context.Background(), <-b.gone))
+		must(t, b.manager.Release(context.Background(), <-b.gone))
 	}
 	if left := b.store.All(); len(left) != 0 {
 		t.Errorf("%d records are left", len(left))

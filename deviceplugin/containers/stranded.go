@@ -23,7 +23,7 @@ const strandedLook = 2 * time.Second
 // plugin has no devices to register. They are told why they wait, and go when they have waited for
 // too long. It belongs to one goroutine.
 type stranded struct {
-	k     *Manager
+	m     *Manager
 	notes kubelet.Absence
 	told  map[sharing.Owner]string
 	// noted is what the proxy was told last.
@@ -33,8 +33,8 @@ type stranded struct {
 // WatchStranded tells pods that were bound to this node before the device plugin started why they
 // wait, until the driver has been read or ctx ends. notes is where a proxy reads why no plugin
 // answers.
-func (k *Manager) WatchStranded(ctx context.Context, notes kubelet.Absence) error {
-	s := &stranded{k: k, notes: notes, told: map[sharing.Owner]string{}}
+func (m *Manager) WatchStranded(ctx context.Context, notes kubelet.Absence) error {
+	s := &stranded{m: m, notes: notes, told: map[sharing.Owner]string{}}
 	ticker := time.NewTicker(strandedLook)
 	defer ticker.Stop()
 	s.updateNote("") // of an earlier process; at every start the driver takes a moment
@@ -52,7 +52,7 @@ func (k *Manager) WatchStranded(ctx context.Context, notes kubelet.Absence) erro
 
 // tellAll looks at every pod, and returns false when the driver has been read.
 func (s *stranded) tellAll() bool {
-	why, is := s.k.cfg.Node.State().IsUnread()
+	why, is := s.m.cfg.Node.State().IsUnread()
 	if !is {
 		s.updateNote("")
 		return false
@@ -60,12 +60,12 @@ func (s *stranded) tellAll() bool {
 	const hope = "the container starts when the driver answers"
 	why = "the devices of this node are not known: " + why
 	s.updateNote(why + "; " + hope)
-	begun, live := s.k.cfg.Store.ByOwner(), s.k.cfg.Pods.Live()
-	names := s.k.cfg.Terms.Terms().Names
+	begun, live := s.m.cfg.Store.ByOwner(), s.m.cfg.Pods.Live()
+	names := s.m.cfg.Terms.Terms().Names
 	for owner := range live {
-		pod, is := s.k.cfg.Pods.Pod(owner)
+		pod, is := s.m.cfg.Pods.Pod(owner)
 		if is && len(begun[owner]) == 0 && hasPlacement(pod) && !Started(pod, names) && pod.DeletionTimestamp == nil {
-			s.reportRefusal(pod, s.k.waits.refuseUntilLimit(owner, why, hope))
+			s.reportRefusal(pod, s.m.waits.refuseUntilLimit(owner, why, hope))
 		}
 	}
 	maps.DeleteFunc(s.told, func(o sharing.Owner, _ string) bool { _, is := live[o]; return !is })
@@ -92,5 +92,5 @@ func (s *stranded) reportRefusal(pod *corev1.Pod, err error) {
 		return
 	}
 	s.told[owner] = err.Error()
-	s.k.cfg.Observer.Refused(pod, fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+	s.m.cfg.Observer.Refused(pod, fmt.Errorf("prepare devices of pod %s/%s: %w", pod.Namespace, pod.Name, err))
 }
