@@ -31,6 +31,11 @@ func containerRefs(pod *corev1.Pod, names podspec.Names) []wire.ContainerRef {
 	return refs
 }
 
+// hasPlacement reports whether a scheduler left a decision on the pod.
+func hasPlacement(pod *corev1.Pod) bool {
+	return pod.Annotations[wire.PodPlacement] != "" || pod.Annotations[wire.PodAssigned] != ""
+}
+
 // readPlacement reads what the scheduler decided for the pod. records are those of the pod:
 // one that has begun is in the mode that they name.
 func readPlacement(pod *corev1.Pod, inv sharing.Inventory, records []checkpoint.Record, t settings.Terms) (placement sharing.Placement, err error) {

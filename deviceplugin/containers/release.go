@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"deviceshare/deviceplugin/cdi"
 	"deviceshare/deviceplugin/checkpoint"
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/modes"
@@ -209,6 +210,16 @@ func (m *Manager) recallAllocations(held []kubelet.Held) {
 			klog.ErrorS(err, "cannot record a running allocation", "pod", klog.KObj(pod), "container", h.Container, "allocation", id)
 		}
 	}
+}
+
+// allocationOf returns the one allocation id among CDI names; false if there is none.
+func allocationOf(names []string) (id string, ok bool) {
+	for _, name := range names {
+		if id, ok = cdi.ID(name); ok {
+			return id, true
+		}
+	}
+	return "", false
 }
 
 // recallOne records an allocation as it is, whether or not it could be made now.
