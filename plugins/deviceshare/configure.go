@@ -26,8 +26,8 @@ func errNotPlaced(node string) error {
 	return fmt.Errorf("give devices of node %s: the node, the pod or the plugin's configuration does not allow it", node)
 }
 
-// readArguments reads the arguments of a session, and says once what is wrong with them. The session
-// goroutine calls it.
+// readArguments reads the arguments of a session, and says once what is wrong with them. The
+// session goroutine calls it.
 func (s *Store) readArguments(raw framework.Arguments) arguments.Reading {
 	read := s.arguments.Read(raw)
 	if !read.IsOther {
