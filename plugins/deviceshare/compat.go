@@ -15,7 +15,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/metrics"
 	pluginutil "volcano.sh/volcano/pkg/scheduler/plugins/util"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
@@ -29,11 +28,6 @@ import (
 
 // PluginName is the name of the plugin in the scheduler's configuration.
 const PluginName = arguments.PluginName
-
-// numaDecision is the annotation in which Volcano's NUMA plugin hands its
-// decision to the node. Volcano writes it into the pod in memory and counts on
-// the Binding to carry it.
-const numaDecision = "volcano.sh/topology-decision"
 
 // cycleState is what Volcano hands to SetupBindContextExtension.
 type cycleState = k8sframework.CycleState
@@ -234,9 +228,3 @@ func nodesToFind(nodes int) int {
 
 // isActionEnabled reports whether an action is configured.
 func isActionEnabled(action string) bool { return conf.EnabledActionMap[action] }
-
-// observeBound counts a bound pod in Volcano's own metrics, as its default
-// binder does.
-func observeBound(pod *corev1.Pod) {
-	metrics.UpdateTaskScheduleDuration(metrics.Duration(pod.CreationTimestamp.Time))
-}

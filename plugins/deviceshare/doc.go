@@ -8,6 +8,7 @@
 // These packages share the work, and each knows only those below it:
 //
 //	deviceshare     one session: what a task asks, what a node answers, who is evicted
+//	binding         what it decided, on its way to the API server
 //	metrics, page   what is told of it, to Prometheus and as JSON
 //	waiting         why a pod waits
 //	queues          the limits of queues
@@ -21,8 +22,8 @@
 // closes. What the session commits becomes the decision of the pod's state. Nothing in
 // the scheduling loop talks to the API server: the placement travels on the Binding.
 //
-// What is different in other versions of Volcano is in compat.go and snapshot, and in files named
-// volcano.go of queues and waiting.
+// What is different in other versions of Volcano is in compat.go, snapshot and binding, and in files
+// named volcano.go of queues and waiting.
 //
 // Concurrency: Volcano runs sessions in one goroutine and calls predicates and scores
 // from many. Those only read. What outlives a session is in Store and nodes.Cluster. It

@@ -12,9 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	k8stesting "k8s.io/client-go/testing"
 	clientcache "k8s.io/client-go/tools/cache"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -151,17 +149,6 @@ func groupOf(name string, members int32) *schedulingv1beta1.PodGroup {
 		Spec:       schedulingv1beta1.PodGroupSpec{MinMember: members, Queue: "default"},
 		Status:     schedulingv1beta1.PodGroupStatus{Phase: schedulingv1beta1.PodGroupInqueue},
 	}
-}
-
-// bindingsOf returns the Bindings that were sent through a fake client.
-func bindingsOf(client *fake.Clientset) []*corev1.Binding {
-	var out []*corev1.Binding
-	for _, a := range client.Actions() {
-		if c, ok := a.(k8stesting.CreateAction); ok && a.GetSubresource() == "binding" {
-			out = append(out, c.GetObject().(*corev1.Binding))
-		}
-	}
-	return out
 }
 
 // owners returns who holds devices of a node by the last snapshot.

@@ -19,6 +19,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/arguments"
+	"deviceshare/plugins/deviceshare/binding"
 	"deviceshare/plugins/deviceshare/metrics"
 	"deviceshare/plugins/deviceshare/mix"
 	"deviceshare/plugins/deviceshare/nodes"
@@ -61,7 +62,7 @@ type Store struct {
 	backends sharing.Backends
 	report   Reporter
 	config   ConfigSource
-	lead     Leadership
+	lead     binding.Leadership
 	pulse    *liveness.Pulse
 	signer   Signer
 	metrics  *metrics.Metrics
@@ -111,7 +112,7 @@ type Options struct {
 	// starts with the default settings.
 	Config ConfigSource
 	// Lead is asked before each bind. Nil is for a scheduler that is the only one.
-	Lead Leadership
+	Lead binding.Leadership
 	// Pulse is told that sessions go on. Nil tells nobody.
 	Pulse *liveness.Pulse
 	// Signer vouches for placements. Nil leaves them unsigned.
@@ -131,9 +132,6 @@ func NewStore(o Options) *Store {
 		s.now = time.Now
 	}
 	s.began = s.now()
-	if s.lead == nil {
-		s.lead = soleLeader{}
-	}
 	s.metrics = metrics.New()
 	if o.Config == nil {
 		s.Configure(nodes.DefaultSettings())
@@ -171,7 +169,7 @@ func (s *Store) Build(raw framework.Arguments) framework.Plugin {
 
 // Binder returns the binder that sends what sessions decided.
 func (s *Store) Binder() cache.Binder {
-	return newBinder(s.cluster.Pods(), s.report, s, s.lead, s.metrics)
+	return binding.New(s.cluster.Pods(), s.report, s, s.lead, s.metrics)
 }
 
 // LedgerHandler answers at page.Path with who holds what.
@@ -193,9 +191,9 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	s.metrics.Collect(out, state)
 }
 
-// mustHaveDevices reports whether a pod asks for devices and the plugin is there to
+// MustHaveDevices reports whether a pod asks for devices and the plugin is there to
 // give them. Safe for concurrent use.
-func (s *Store) mustHaveDevices(pod *corev1.Pod) bool {
+func (s *Store) MustHaveDevices(pod *corev1.Pod) bool {
 	settings := s.settings.Load()
 	return s.enabled.Load() && settings != nil && corepod.Asks(pod, settings.Names)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deviceshare
+// Package binding sends what sessions decided to the API server.
+package binding
 
 import (
 	"context"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	volcanometrics "volcano.sh/volcano/pkg/scheduler/metrics"
 
 	"deviceshare/plugins/deviceshare/metrics"
 	"deviceshare/plugins/deviceshare/nodes"
@@ -32,6 +34,11 @@ const bindTimeout = 30 * time.Second
 // workload-low.
 const bindsAtOnce = 64
 
+// numaDecision is the annotation in which Volcano's NUMA plugin hands its
+// decision to the node. Volcano writes it into the pod in memory and counts on
+// the Binding to carry it.
+const numaDecision = "volcano.sh/topology-decision"
+
 // Binder binds pods of every kind, and sends the placement of those that were
 // given devices on the Binding itself: the API server writes the annotations
 // and the node name in one step, so that a pod has both or neither.
@@ -41,15 +48,19 @@ const bindsAtOnce = 64
 type Binder struct {
 	pods    *nodes.Pods
 	report  Reporter
-	devices deviceRule
+	devices DeviceRule
 	lead    Leadership
 	metrics *metrics.Metrics
 	// places has room for the calls that may be under way.
 	places chan struct{}
 }
 
-// newBinder returns a binder with room for bindsAtOnce calls.
-func newBinder(pods *nodes.Pods, report Reporter, devices deviceRule, lead Leadership, m *metrics.Metrics) *Binder {
+// New returns a binder with room for bindsAtOnce calls. Lead may be nil: this scheduler is the only
+// one.
+func New(pods *nodes.Pods, report Reporter, devices DeviceRule, lead Leadership, m *metrics.Metrics) *Binder {
+	if lead == nil {
+		lead = soleLeader{}
+	}
 	return &Binder{pods: pods, report: report, devices: devices, lead: lead, metrics: m, places: make(chan struct{}, bindsAtOnce)}
 }
 
@@ -69,10 +80,16 @@ func (soleLeader) Begin() (until time.Time, done func(), err error) {
 	return time.Now().Add(bindTimeout), func() {}, nil
 }
 
-// deviceRule reports whether a pod must not be bound without a placement. Safe for
+// Reporter tells people what is no problem but must be known, on the object that it concerns. Safe
+// for concurrent use.
+type Reporter interface {
+	Tell(object *corev1.ObjectReference, reason, message string)
+}
+
+// DeviceRule reports whether a pod must not be bound without a placement. Safe for
 // concurrent use.
-type deviceRule interface {
-	mustHaveDevices(*corev1.Pod) bool
+type DeviceRule interface {
+	MustHaveDevices(*corev1.Pod) bool
 }
 
 // Bind binds the tasks and returns what went wrong, by task. An error does not
@@ -111,7 +128,7 @@ func (b *Binder) bindTask(client kubernetes.Interface, t *api.TaskInfo) (err err
 	case decided != nil:
 		defer func() { b.pods.EndBind(sharing.Owner(t.Pod.UID), t.NodeName, err) }()
 		maps.Copy(annotations, decided.Annotations)
-	case b.devices.mustHaveDevices(t.Pod):
+	case b.devices.MustHaveDevices(t.Pod):
 		// Its decision was given up and forgotten before this call came. Bound
 		// without a placement it could never start.
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, podstate.ErrWithdrawn)
@@ -135,4 +152,10 @@ func (b *Binder) bindTask(client kubernetes.Interface, t *api.TaskInfo) (err err
 		b.report.Tell(&object, events.DeviceModeFallback, fallback.Why)
 	}
 	return nil
+}
+
+// observeBound counts a bound pod in Volcano's own metrics, as its default
+// binder does.
+func observeBound(pod *corev1.Pod) {
+	volcanometrics.UpdateTaskScheduleDuration(volcanometrics.Duration(pod.CreationTimestamp.Time))
 }
