@@ -117,7 +117,8 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 		return nil, err
 	}
 	if p.oversight, err = oversight.New(oversight.Config{
-		Exempt: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods, Devices: gpus, Runtime: o.runtime, Observer: p.report,
+		Exempt: o.modes.Audit, OnlyTells: o.modes.Unlimited == "tell", Agent: p.agent, Records: p.store, Pods: p.pods,
+		Devices: gpus, Runtime: o.runtime, Observer: p.report,
 	}); err != nil {
 		return nil, err
 	}
@@ -172,9 +173,12 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	}); err != nil {
 		return err
 	}
-	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget, Last: p.publisher})
-	p.mover = agent.NewMover(agent.MoverConfig{Agent: p.agent, Preparers: p.preparers, Holders: p.containers,
-		Devices: devices, Monitor: p.monitor, Failed: followers{p}.countFailure})
+	p.monitor = agent.NewMonitor(gpus, p.agent, agent.MonitorConfig{
+		Probe: o.healthProbe, Retry: o.driverRetry, FailFast: o.failOnInitError, Opened: forget, Last: p.publisher,
+	})
+	p.mover = agent.NewMover(agent.MoverConfig{
+		Agent: p.agent, Preparers: p.preparers, Holders: p.containers, Devices: devices, Monitor: p.monitor, Failed: followers{p}.countFailure,
+	})
 	p.releaser = agent.NewReleaser(p.agent, p.containers)
 	p.holdings = containers.NewHoldingsWatch(p.containers, p.agent, p.pods, resources)
 	p.slots = containers.NewSlotServer(&o.places, p.settings, p.holdings)

@@ -47,8 +47,8 @@ func findHang(now time.Time, v vitals) error {
 }
 
 // CheckHealth says what keeps the plugin, which keeps its files in stateDir, from its work, nil if
-// nothing does. A missing driver does not count: restarting this process would not bring it. One that
-// does not return does. Everybody may read the answer, so it names no pod: the log does.
+// nothing does. A missing driver does not count: restarting this process would not bring it. One
+// that does not return does. Everybody may read the answer, so it names no pod: the log does.
 func CheckHealth(m *Monitor, r *Releaser, stateDir string) error {
 	select {
 	case <-r.stopped:

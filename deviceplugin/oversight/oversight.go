@@ -91,8 +91,8 @@ type Oversight struct {
 	bypass  *bypassWatch
 }
 
-// New returns an oversight that has seen nothing yet. It reads /proc, where this process must see the
-// host's PIDs.
+// New returns an oversight that has seen nothing yet. It reads /proc, where this process must see
+// the host's PIDs.
 func New(c Config) (*Oversight, error) {
 	host, err := newHostProcesses(procfs.DefaultMountPoint)
 	if err != nil {

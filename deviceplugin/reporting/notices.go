@@ -16,7 +16,7 @@ import (
 	"deviceshare/sharing/events"
 )
 
-// Tell implements the listener of agent.New.
+// Tell is told what became different, as agent.New asks.
 func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 	for i := range notices {
 		n := &notices[i]

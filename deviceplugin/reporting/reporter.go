@@ -163,7 +163,7 @@ func (r *Reporter) Unlimited(pod *corev1.Pod, container, what string) {
 		"Programs that are static, for musl, or started past the loader can have a whole device, or a partition in mode mig", container, what)))
 }
 
-// Stranger implements AuditObserver.
+// Stranger implements oversight.Observer.
 func (r *Reporter) Stranger(pod *corev1.Pod, use occupancy.Use) {
 	klog.InfoS("a device is used without a share", "pod", klog.KRef(use.Namespace, use.Pod), "use", use.String())
 	if pod == nil {
