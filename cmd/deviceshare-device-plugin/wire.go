@@ -153,17 +153,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 		return err
 	}
 	devices := &agent.KeyedLock{}
-	resolver := &kubelet.Resolver{Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: followers{p}.useRecord}
-	config := containers.Config{
-		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
-		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
-		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Observer: followers{p}, Wait: o.health.Wait,
-	}
-	if o.modes.PlacementKeys != "" {
-		config.Signatures = signing.Keys{Directory: o.modes.PlacementKeys}
-	}
-	p.containers = containers.New(config)
-	resolver.Memory = p.containers
+	p.containers = p.newManager(devices, base, resources)
 	p.amounts = legacy.NewAmounts(legacy.AmountsConfig{Setting: o.memoryResources, Sockets: here.DevicePlugins(), Checkpoint: here,
 		Devices: p.agent, Pods: p.pods, Configuration: p.settings, Observer: followers{p}})
 	changes, _ := p.agent.Changes()
@@ -183,6 +173,25 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	p.holdings = containers.NewHoldingsWatch(p.containers, p.agent, p.pods, resources)
 	p.slots = containers.NewSlotServer(&o.places, p.settings, p.holdings)
 	return nil
+}
+
+// newManager returns what prepares and releases containers.
+func (p *plugin) newManager(devices *agent.KeyedLock, base cdi.Base, resources *kubelet.PodResources) *containers.Manager {
+	o, here := p.o, p.o.places.Root
+	resolver := &kubelet.Resolver{
+		Checkpoint: here, Resources: resources, Pods: p.pods, Resource: p.settings, Source: followers{p}.useRecord,
+	}
+	config := containers.Config{
+		Node: p.agent, Devices: devices, Pods: p.pods, Resolver: resolver, Preparers: p.preparers, Store: p.store, Terms: p.settings,
+		Base: base, Specs: &cdi.Directory{Files: host.OS{}, Path: o.runtime.Specs}, Kubelet: here, Resource: p.settings,
+		Settle: o.settle, Reader: cdi.NewReader(o.runtime.Specs), Observer: followers{p}, Wait: o.health.Wait,
+	}
+	if o.modes.PlacementKeys != "" {
+		config.Signatures = signing.Keys{Directory: o.modes.PlacementKeys}
+	}
+	m := containers.New(config)
+	resolver.Memory = m
+	return m
 }
 
 // startParts runs every part. Devices are looked at only after the configuration was
