@@ -26,15 +26,15 @@ type place struct {
 // memory slices that are enough, the one by which later requests lose least. It returns
 // the loss in thousandths of a memory slice.
 //
-// They lose what was learned, or what worth.go assumes if that is nil.
-func (w *wanted) bestFit(v *sharing.View, learned *losses, n int, s *sharing.Share) (loss int64, ok bool) {
+// They lose what the table says, or if that is nil what room.go works out.
+func (w *wanted) bestFit(v *sharing.View, table *losses, n int, s *sharing.Share) (loss int64, ok bool) {
 	var best [1]place
 	list := best[:0]
 	if n > 0 {
 		var more [maxPlaces]place
 		list = more[:0:min(n+1, len(more))]
 	}
-	r := lossEstimator{learned: learned}
+	r := lossEstimator{table: table}
 	p := v.Device.MIG
 	if len(p.Geometries) == 0 {
 		list = w.freePlaces(v, &r, list)

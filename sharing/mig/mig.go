@@ -20,7 +20,7 @@ import "deviceshare/sharing"
 // backend holds no state: what was learned is a part of the value, like an argument.
 type backend struct{ learned *[]forecast }
 
-// New returns the backend, with the losses that worth.go assumes.
+// New returns the backend, with the usual losses.
 func New() sharing.Backend { return backend{} }
 
 // Mode implements sharing.Backend.

@@ -13,12 +13,10 @@ import (
 type lossEstimator struct {
 	view *sharing.View
 	now  int64
-	// learned is the table of this device, nil for that of all.
-	learned *losses
-	// shape is the device as it is, if it is weighed by the tables.
+	// table is that of the device, shape the device as it is.
+	table *losses
 	shape shape
-	table bool
-	// Else it is weighed by its places, of all slices of all of them: each span,
+	// Without a table it is weighed by its places, of all slices of all of them: each span,
 	// and from where on they are those of the next group. Free places are one
 	// group. The groups that are possible now have their bit set.
 	spans    [maxWeighed]uint64
@@ -37,11 +35,12 @@ const maxWeighed, maxGroups = 96, 32
 func (r *lossEstimator) measureDevice(v *sharing.View) {
 	r.view = v
 	p := v.Device.MIG
-	if len(p.Geometries) == 0 {
+	if r.table != nil {
 		r.shape = shapeOf(v)
-		if r.now, r.table = r.shape.forecastLoss(p.Slices, r.learned); r.table {
-			return
-		}
+		r.now = r.table.shapeLoss(&r.shape)
+		return
+	}
+	if len(p.Geometries) == 0 {
 		r.addLegalPlaces(p)
 	}
 	for g := range p.Geometries {
@@ -97,12 +96,11 @@ func (r *lossEstimator) lossWith(v *sharing.View, start, size int) int64 {
 	if r.view == nil {
 		r.measureDevice(v)
 	}
-	if !r.table {
+	if r.table == nil {
 		return r.lossByPlaces(sharing.Partition{Start: start, Size: size}.Slices())
 	}
 	s := r.shape.withPartition(start, size)
-	loss, _ := s.forecastLoss(r.view.Device.MIG.Slices, r.learned)
-	return loss
+	return r.table.shapeLoss(&s)
 }
 
 // lossByPlaces is what is lost when these slices are given too, where there is no
