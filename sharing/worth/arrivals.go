@@ -125,8 +125,8 @@ func (m Mix) frequentKinds() Mix {
 
 // demandBySize returns how many shares of each size of a class pods ask for. Models and modes that
 // they accept do not matter: every class is cut as if it served all.
-func (m Mix) demandBySize(c *Class) bySize {
-	var d bySize
+func (m Mix) demandBySize(c *Class) *bySize {
+	d := new(bySize)
 	for i := range m {
 		k := &m[i].Kind
 		if z := k.sizeByAmounts(c); k.Devices > 0 && z > 0 && z < wholeDevice {

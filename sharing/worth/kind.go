@@ -92,6 +92,18 @@ func (k *Kind) sizeByAmounts(c *Class) int {
 	return size
 }
 
+// meanSize returns how much of a device a share takes on average, as a part of it, on those that
+// suit; 0 if none does.
+func (k *Kind) meanSize(devices map[Class]int) float64 {
+	sum, n := 0, 0
+	for c, number := range devices {
+		if size := k.sizeOn(&c); size > 0 {
+			sum, n = sum+size*number, n+number
+		}
+	}
+	return float64(sum) / float64(max(1, n)) / wholeDevice
+}
+
 // acceptsClass reports whether the kind accepts devices of a class.
 func (k *Kind) acceptsClass(c *Class) bool {
 	if k.modes != "" && !slices.Contains(strings.Split(k.modes, ","), string(c.Mode)) {

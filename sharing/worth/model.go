@@ -35,10 +35,11 @@ type Model struct {
 	kinds   []kind
 }
 
-// class is a class with what it is worth.
+// class is a class with what pods make of it.
 type class struct {
 	Class
-	price, content bySize
+	// usable is how much of each free part usual shares can fill.
+	usable bySize
 	// limits are how far a node's amounts go, by kind.
 	limits []limit
 }
@@ -56,8 +57,8 @@ type limit struct {
 	suits bool
 	// together is how many whole devices of one node a pod needs, 0 for shares.
 	together int
-	// cpu and memory are the devices, by worth, for which one unit of the amount is
-	// enough; negative if the kind needs nothing of it.
+	// cpu and memory are the devices for which one unit of the amount is enough; negative if the kind
+	// needs nothing of it.
 	cpu, memory float64
 }
 
@@ -70,28 +71,20 @@ func NewModel(mix Mix, devices map[Class]int) *Model {
 	m := &Model{}
 	for _, c := range slices.SortedFunc(maps.Keys(devices), func(a, b Class) int { return a.compareTo(&b) }) {
 		if c.Memory > 0 && c.Cores > 0 && len(m.classes) < maxClasses {
-			m.classes = append(m.classes, class{Class: c})
+			m.classes = append(m.classes, class{Class: c, usable: usableParts(usualSizes(mix.demandBySize(&c)))})
 		}
 	}
-	m.priceSizes(mix)
 	total := 0.0
 	for _, part := range mix.frequentKinds() {
 		k := &part.Kind
-		mean, n := 0.0, 0
-		for i := range m.classes {
-			if c := &m.classes[i]; k.sizeOn(&c.Class) > 0 {
-				mean += float64(devices[c.Class]) * c.price[k.sizeOn(&c.Class)]
-				n += devices[c.Class]
-			}
-		}
-		if mean <= tolerance {
+		share := float64(part.Count*k.Devices) * k.meanSize(devices)
+		if share == 0 {
 			continue
 		}
-		share := float64(part.Count*k.Devices) * mean / float64(n)
 		m.kinds = append(m.kinds, kind{share: share})
 		total += share
 		for i := range m.classes {
-			m.classes[i].limits = append(m.classes[i].limits, k.limitOn(&m.classes[i]))
+			m.classes[i].limits = append(m.classes[i].limits, k.limitOn(&m.classes[i].Class))
 		}
 	}
 	if total == 0 {
@@ -104,33 +97,17 @@ func NewModel(mix Mix, devices map[Class]int) *Model {
 	return m
 }
 
-// priceSizes prices the sizes of each class. Classes on which pods ask for the same sizes have
-// the same prices.
-func (m *Model) priceSizes(mix Mix) {
-	demands := make([]bySize, len(m.classes))
-	for i := range m.classes {
-		c := &m.classes[i]
-		demands[i] = mix.demandBySize(&c.Class)
-		if j := slices.Index(demands[:i], demands[i]); j >= 0 {
-			c.price, c.content = m.classes[j].price, m.classes[j].content
-			continue
-		}
-		c.price = priceOf(&demands[i])
-		c.content = contentWorth(&c.price)
-	}
-}
-
 // limitOn returns what the kind makes of a node with devices of a class.
-func (k *Kind) limitOn(c *class) limit {
-	size := k.sizeOn(&c.Class)
-	l := limit{suits: size > 0 && c.price[size] > 0, cpu: -1, memory: -1}
+func (k *Kind) limitOn(c *Class) limit {
+	size := k.sizeOn(c)
+	l := limit{suits: size > 0, cpu: -1, memory: -1}
 	if !l.suits {
 		return l
 	}
 	if size == wholeDevice && k.Devices > 1 {
 		l.together = k.Devices
 	}
-	served := float64(k.Devices) * c.price[size]
+	served := float64(k.Devices*size) / wholeDevice
 	if k.Needs.CPU > 0 {
 		l.cpu = served / k.Needs.CPU
 	}
@@ -163,10 +140,10 @@ func (m *Model) Weigh(hosts iter.Seq[Host]) (weighed *Model, knowsAll bool) {
 		n := m.summarizeNode(h.Views, nil)
 		knowsAll = knowsAll && !n.unknown
 		for i := range n.used {
-			free += n.groups[i].worth
+			free += n.groups[i].usable
 		}
 		for t := range m.kinds {
-			usable[t] += m.usableWorth(&n, t, h.Free.CPU, h.Free.Memory)
+			usable[t] += m.usableDevices(&n, t, h.Free.CPU, h.Free.Memory)
 		}
 	}
 	weighed = &Model{classes: m.classes, kinds: slices.Clone(m.kinds)}

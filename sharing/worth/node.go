@@ -16,7 +16,7 @@ type Taken struct {
 }
 
 // maxGroups bounds how many classes of one node are told apart. Devices of further classes
-// are worth nothing.
+// do not count.
 const maxGroups = 4
 
 // node is the devices of a node by their classes.
@@ -28,9 +28,9 @@ type node struct {
 
 // group is the devices of one class on a node.
 type group struct {
-	class int
-	worth float64 // of what is free
-	free  int     // devices that are wholly free
+	class  int
+	usable float64 // of what is free, in devices
+	empty  int
 }
 
 // summarizeNode sums up the devices of a node when a pod has taken something of them.
@@ -45,13 +45,13 @@ func (m *Model) summarizeNode(views []sharing.View, taken []Taken) (n node) {
 			n.unknown = true
 			continue
 		}
-		worth, empty := m.classes[last].worthLeft(v, findTaken(taken, d))
-		n.addDevice(last, worth, empty)
+		usable, empty := m.classes[last].usableLeft(v, findTaken(taken, d))
+		n.addDevice(last, usable, empty)
 	}
 	return n
 }
 
-func (n *node) addDevice(class int, worth float64, empty bool) {
+func (n *node) addDevice(class int, usable float64, empty bool) {
 	i := 0
 	for i < n.used && n.groups[i].class != class {
 		i++
@@ -63,9 +63,9 @@ func (n *node) addDevice(class int, worth float64, empty bool) {
 		n.groups[i] = group{class: class}
 		n.used++
 	}
-	n.groups[i].worth += worth
+	n.groups[i].usable += usable
 	if empty {
-		n.groups[i].free++
+		n.groups[i].empty++
 	}
 }
 
@@ -94,27 +94,27 @@ func (m *Model) classIndex(d *sharing.Device) int {
 	return -1
 }
 
-// worthLeft returns what is free of a device is worth once something was taken of it, in devices,
-// and whether it is wholly free. A device that is cut into partitions is worth its free
-// part.
-func (c *class) worthLeft(v *sharing.View, t *Taken) (worth float64, empty bool) {
+// usableLeft returns how much of a device usual shares can fill once something was taken of it, in
+// devices, and whether it is empty. A device that is cut into partitions is usable as far as it is
+// free.
+func (c *class) usableLeft(v *sharing.View, t *Taken) (usable float64, empty bool) {
 	if everyone := (sharing.PodRequest{}); v.Admit(&everyone) != sharing.Fits {
 		return 0, false
 	}
 	if v.Partitioned() {
-		worth = freeFraction(v, sharing.Cost{})
+		usable = freeFraction(v, sharing.Cost{})
 		if t != nil {
-			worth = max(0, worth-lostPart(v, t.Cost))
+			usable = max(0, usable-lostPart(v, t.Cost))
 		}
-		return worth, t == nil && v.Empty()
+		return usable, t == nil && v.Empty()
 	}
 	if t == nil {
-		return c.content[freeHundredths(v, sharing.Cost{})], v.Empty()
+		return c.usable[freeHundredths(v, sharing.Cost{})], v.Empty()
 	}
 	if t.Cost.Cores >= wholeDevice || v.Sharers()+t.Shares >= v.Device.MaxShares {
 		return 0, false
 	}
-	return c.content[freeHundredths(v, t.Cost)], false
+	return c.usable[freeHundredths(v, t.Cost)], false
 }
 
 // freeHundredths returns how many hundredths of a device are free once something was taken: of
@@ -143,7 +143,7 @@ func lostPart(v *sharing.View, c sharing.Cost) float64 {
 	return max(float64(c.Memory)/float64(max(1, v.Device.Memory)), float64(c.Cores)/float64(max(1, v.Device.Cores)))
 }
 
-// DeviceLoss returns what a device is worth less with a share, in devices. A model that has
+// DeviceLoss returns how much less of a device is usable with a share, in devices. A model that has
 // learned nothing knows of no loss, except what a backend forecasts.
 func (m *Model) DeviceLoss(v *sharing.View, c sharing.Cost) float64 {
 	if v.Partitioned() {
@@ -156,13 +156,13 @@ func (m *Model) DeviceLoss(v *sharing.View, c sharing.Cost) float64 {
 	if i < 0 {
 		return 0
 	}
-	before, _ := m.classes[i].worthLeft(v, nil)
-	after, _ := m.classes[i].worthLeft(v, &Taken{Cost: c, Shares: 1})
+	before, _ := m.classes[i].usableLeft(v, nil)
+	after, _ := m.classes[i].usableLeft(v, &Taken{Cost: c, Shares: 1})
 	return before - after
 }
 
-// usableWorth returns the devices of a node that are usable to a kind, by worth.
-func (m *Model) usableWorth(n *node, t int, cpu, memory float64) float64 {
+// usableDevices returns how many devices of a node pods of a kind can use.
+func (m *Model) usableDevices(n *node, t int, cpu, memory float64) float64 {
 	devices := 0.0
 	for i := range n.used {
 		g := &n.groups[i]
@@ -170,9 +170,9 @@ func (m *Model) usableWorth(n *node, t int, cpu, memory float64) float64 {
 		if !l.suits {
 			continue
 		}
-		own := g.worth
+		own := g.usable
 		if l.together > 0 {
-			own = float64(g.free / l.together * l.together)
+			own = float64(g.empty / l.together * l.together)
 		}
 		if l.cpu >= 0 {
 			own = min(own, l.cpu*cpu)
@@ -185,7 +185,7 @@ func (m *Model) usableWorth(n *node, t int, cpu, memory float64) float64 {
 	return devices
 }
 
-// NodeLoss returns what a node is worth less to later pods once a pod has taken devices and
+// NodeLoss returns how much less of a node later pods can use once a pod has taken devices and
 // amounts of it, in devices: 0 for a node without devices, and if nothing has been learned.
 // It allocates nothing.
 func (m *Model) NodeLoss(h Host, taken []Taken, needs Amounts) float64 {
@@ -201,7 +201,7 @@ func (m *Model) NodeLoss(h Host, taken []Taken, needs Amounts) float64 {
 	left := free.Less(needs)
 	lost := 0.0
 	for t := range m.kinds {
-		lost += m.kinds[t].weight * (m.usableWorth(&before, t, free.CPU, free.Memory) - m.usableWorth(&after, t, left.CPU, left.Memory))
+		lost += m.kinds[t].weight * (m.usableDevices(&before, t, free.CPU, free.Memory) - m.usableDevices(&after, t, left.CPU, left.Memory))
 	}
 	if math.IsNaN(lost) {
 		return 0

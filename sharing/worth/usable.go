@@ -52,15 +52,9 @@ func newAverage(m Mix, nodes [][]sharing.View) *average {
 		if k.Devices == 0 {
 			continue
 		}
-		sum, n := 0, 0
-		for c, number := range numbers {
-			if size := k.sizeOn(&c); size > 0 {
-				sum, n = sum+size*number, n+number
-			}
-		}
 		weight := float64(part.Count * k.Devices)
-		if n > 0 {
-			weight *= float64(sum) / float64(n) / wholeDevice
+		if size := k.meanSize(numbers); size > 0 {
+			weight *= size
 		}
 		a.total += weight
 		for c := range numbers {
