@@ -32,7 +32,7 @@ type ask struct {
 	kind sessionKind
 	// uncertain says that the pod may ask for devices under a name nobody knows yet.
 	uncertain bool
-	// policy is nil if the pod names none.
+	// policy has no name if the pod names none.
 	policy policy.Policy
 	// mistakes is why no node can ever serve the pod, nil if one may.
 	mistakes error

@@ -13,14 +13,13 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
-	"deviceshare/sharing/policy"
 )
 
 // modeStep is the score of one place in the pod's list of modes. It is more than all
 // plugins of a session give together: the list is a requirement, a score a preference.
 const modeStep = 1e7
 
-// pointsOfPercent is one percent of a device in the points of policy.Points.
+// pointsOfPercent is one percent of a device in the points of a policy that learns.
 const pointsOfPercent = 0.1
 
 // modeScore returns what the mode that the pod would get on a node adds to the node's
@@ -41,7 +40,7 @@ func (j *judge) modeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.Node
 	}
 	order := j.store.backends
 	weight := j.args.ModeWeights[mode]
-	if _, valued := j.policyFor(a).(policy.Valuer); valued {
+	if j.policyFor(a).Learns() {
 		weight *= pointsOfPercent
 	}
 	return weight*j.args.Weight + float64(len(order)-order.Index(mode))*tieBreak

@@ -44,15 +44,14 @@ func newPreferences(args *arguments.Arguments, plain sharing.Backends, m *mix.Mi
 // none.
 func (v *preferences) policyFor(a *ask) policy.Policy {
 	chosen := a.policy
-	if chosen == nil {
+	if chosen.Name() == "" {
 		chosen = v.args.Policy
 	}
-	_, learns := chosen.(policy.Valuer)
 	bare := len(v.args.ModeWeights) == 0 || len(a.request.Modes) > 0
 	switch {
-	case learns && bare:
+	case chosen.Learns() && bare:
 		return v.learnedBare
-	case learns:
+	case chosen.Learns():
 		return v.learned
 	case bare:
 		return chosen
@@ -63,36 +62,29 @@ func (v *preferences) policyFor(a *ask) policy.Policy {
 // backendsFor returns those that place a pod: they forecast by what was learned if the pod's policy
 // weighs that.
 func (v *preferences) backendsFor(a *ask) sharing.Backends {
-	if _, learns := v.policyFor(a).(policy.Valuer); learns {
+	if v.policyFor(a).Learns() {
 		return v.forecasting
 	}
 	return v.plain
 }
 
 // valuesBare reports whether pods without devices are scored.
-func (v *preferences) valuesBare() bool {
-	_, values := v.args.Policy.(policy.Valuer)
-	return values && v.args.Weight > 0
-}
+func (v *preferences) valuesBare() bool { return v.args.Policy.Learns() && v.args.Weight > 0 }
 
-// lossPoints returns the score of a node by what is lost there, in points; false if the pod's
-// policy does not score so.
-func (v *preferences) lossPoints(a *ask, t *api.TaskInfo, q *nodes.Question) (float64, bool) {
+// policyScore returns the score of a node by the pod's policy; by the scheduler's for a pod without
+// devices, which asks nothing.
+func (v *preferences) policyScore(a *ask, t *api.TaskInfo, q *nodes.Question) float64 {
 	h := worth.Host{Free: q.Free}
 	if q.Ledger != nil {
 		h.Views = q.Ledger.Views()
 	}
+	var score float64
 	if a == nil {
-		return place.Points(h, nil, needsOf(t), v.forecasting, v.learnedBare)
+		score, _ = place.Score(h, nil, needsOf(t), v.forecasting, v.learnedBare)
+	} else {
+		score, _ = place.Score(h, &a.request, needsOf(t), v.backendsFor(a), v.policyFor(a))
 	}
-	chosen := v.policyFor(a)
-	if _, ok := chosen.(policy.Valuer); !ok {
-		return 0, false
-	}
-	if points, fits := place.Points(h, &a.request, needsOf(t), v.backendsFor(a), chosen); fits {
-		return points, true
-	}
-	return -2 * policy.MaxPoints, true
+	return score
 }
 
 // noteArrival notes a pod that Volcano is about to place, and learns again when that is due. The

@@ -6,7 +6,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/nodes"
-	"deviceshare/sharing/place"
 )
 
 // tieBreak is small beside one point of any score and large beside the rounding
@@ -58,15 +57,12 @@ func (j *judge) scoreNode(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.Node
 
 // computeScore asks the policy for its score.
 func (j *judge) computeScore(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, q *nodes.Question) float64 {
-	points, valued := 0.0, false
+	score := 0.0
 	if j.args.Weight > 0 {
-		points, valued = j.lossPoints(a, t, q)
+		score = j.policyScore(a, t, q) * j.args.Weight
 	}
-	switch {
-	case a == nil:
-		return points * j.args.Weight
-	case !valued && j.args.Weight > 0:
-		points = float64(place.Score(j.overlay.currentLedger(n).Views(), &a.request, j.backendsFor(a), j.policyFor(a)))
+	if a == nil {
+		return score
 	}
-	return points*j.args.Weight + j.modeScore(a, n, t, info)
+	return score + j.modeScore(a, n, t, info)
 }

@@ -78,7 +78,7 @@ func BenchmarkPlace(b *testing.B) {
 	b.Run("score by what is lost", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, fit := place.Points(host, fits, worth.Amounts{CPU: 1000, Memory: 1 << 30}, backends, pack); !fit {
+			if _, fit := place.Score(host, fits, worth.Amounts{CPU: 1000, Memory: 1 << 30}, backends, pack); !fit {
 				b.Fatal("does not fit")
 			}
 		}

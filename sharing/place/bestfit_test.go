@@ -10,6 +10,7 @@ import (
 	"deviceshare/sharing/place"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
+	"deviceshare/sharing/worth"
 )
 
 // cut is an A100 that may be cut at will, by best fit.
@@ -69,6 +70,12 @@ func TestALargerPartitionThanAskedForIsTheLastResort(t *testing.T) {
 	}
 }
 
+// scoreOf is the score of a node for a pod.
+func scoreOf(l *sharing.Ledger, pod *sharing.PodRequest, p policy.Policy) float64 {
+	score, _ := place.Score(worth.Host{Views: l.Views()}, pod, worth.Amounts{}, factory.New(), p)
+	return score
+}
+
 // The node whose device loses least is the one that has the device which Place
 // would take if all were on one node.
 func TestTheNodeScoreAgreesWithTheDeviceScore(t *testing.T) {
@@ -80,33 +87,34 @@ func TestTheNodeScoreAgreesWithTheDeviceScore(t *testing.T) {
 	broken.place(sharingtest.Pod("one", sharingtest.Ask("main", 5000, 0)))
 	empty := onNode(t, cut(2))
 	backends := factory.New()
-	score := func(b *bench, pod *sharing.PodRequest, p policy.Policy) int64 {
-		return place.Score(b.ledger.Views(), pod, backends, p)
+	score := func(b *bench, pod *sharing.PodRequest, p policy.Policy) float64 {
+		s, _ := place.Score(worth.Host{Views: b.ledger.Views()}, pod, worth.Amounts{}, backends, p)
+		return s
 	}
 	small, large := sharingtest.Pod("small", sharingtest.Ask("main", 5000, 0)), sharingtest.Pod("large", sharingtest.Ask("main", 30000, 0))
 	if a, b, c := score(broken, small, binpack), score(full, small, binpack), score(empty, small, binpack); a <= b || b <= c {
-		t.Errorf("a small one: %d where one is, %d where a half is, %d where nothing is", a, b, c)
+		t.Errorf("a small one: %v where one is, %v where a half is, %v where nothing is", a, b, c)
 	}
 	if a, b := score(full, large, binpack), score(empty, large, binpack); a <= b {
-		t.Errorf("a half: %d where a half is, %d where nothing is", a, b)
+		t.Errorf("a half: %v where a half is, %v where nothing is", a, b)
 	}
-	if a, b := score(full, small, spread), spread.Node(full.ledger.Views(), small); a != b {
-		t.Errorf("spread scores %d, the node %d", a, b)
+	if a, b := score(full, small, spread), spread.Node(worth.Host{Views: full.ledger.Views()}, small, nil, worth.Amounts{}); a != b {
+		t.Errorf("spread scores %v, the node %v", a, b)
 	}
 	plain := onNode(t, sharingtest.Device(0, "A30", sharing.HAMiCore))
-	if a, b := score(plain, small, binpack), binpack.Node(plain.ledger.Views(), small); a != b {
-		t.Errorf("no partitions: %d, the policy says %d", a, b)
+	if a, b := score(plain, small, binpack), binpack.Node(worth.Host{Views: plain.ledger.Views()}, small, nil, worth.Amounts{}); a != b {
+		t.Errorf("no partitions: %v, the policy says %v", a, b)
 	}
 	named := *small
 	named.Modes = []sharing.Mode{sharing.MPS, sharing.MIG}
 	if a, b := score(broken, &named, binpack), score(broken, small, binpack); a != b {
-		t.Errorf("with its mode named %d, without %d", a, b)
+		t.Errorf("with its mode named %v, without %v", a, b)
 	}
 	for _, pod := range []*sharing.PodRequest{sharingtest.Pod("none"), sharingtest.Pod("huge", sharingtest.Ask("main", 90000, 0)),
 		sharingtest.Pod("two", sharingtest.Ask("a", 5000, 0), sharingtest.Ask("b", 30000, 0))} {
 		for _, b := range []*bench{full, broken, empty} {
 			if s := score(b, pod, binpack); s < 0 || s > 100 {
-				t.Errorf("%s: %d", pod.Owner, s)
+				t.Errorf("%s: %v", pod.Owner, s)
 			}
 		}
 	}
@@ -131,9 +139,9 @@ func TestWeightsOfModesLeaveTheScoreOfNodesByLossAsItIs(t *testing.T) {
 		p := policy.WithModes(binpack, w)
 		for _, pod := range pods {
 			for _, b := range []*bench{broken, empty} {
-				want := place.Score(b.ledger.Views(), pod, factory.New(), binpack)
-				if got := place.Score(b.ledger.Views(), pod, factory.New(), p); got != want {
-					t.Errorf("%s is worth something: %s scores %d, want %d", says, pod.Owner, got, want)
+				want := scoreOf(b.ledger, pod, binpack)
+				if got := scoreOf(b.ledger, pod, p); got != want {
+					t.Errorf("%s is worth something: %s scores %v, want %v", says, pod.Owner, got, want)
 				}
 			}
 		}

@@ -102,7 +102,7 @@ func (w *world) place(name string, options, lines []string) string {
 			fmt.Fprintf(&refused, "refused by %s: %s%s\n", node, refusals.String(), hope(views, pod, order))
 			continue
 		}
-		if best == "" || order.Node(views, pod) > order.Node(w.ledgers[best].Views(), pod) {
+		if best == "" || scoreOf(w.ledgers[node], pod, order) > scoreOf(w.ledgers[best], pod, order) {
 			best, chosen = node, placement
 		}
 	}

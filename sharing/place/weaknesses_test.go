@@ -52,10 +52,10 @@ func TestDefect17_AScoreDependsOnTheNodeOnly(t *testing.T) {
 	pod := sharingtest.Pod("pod", sharingtest.Ask("main", 1000, 0))
 	for _, name := range policy.Names() {
 		p, _ := policy.Named(name)
-		before := p.Node(one.ledger.Views(), pod)
+		before := scoreOf(one.ledger, pod, p)
 		one.try(pod)
-		if got := p.Node(one.ledger.Views(), pod); got != before || got != p.Node(two.ledger.Views(), pod) {
-			t.Errorf("%s: %d, then %d; %d with twice the devices", name, before, got, p.Node(two.ledger.Views(), pod))
+		if got := scoreOf(one.ledger, pod, p); got != before || got != scoreOf(two.ledger, pod, p) {
+			t.Errorf("%s: %v, then %v; %v with twice the devices", name, before, got, scoreOf(two.ledger, pod, p))
 		}
 	}
 }

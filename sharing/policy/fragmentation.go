@@ -9,27 +9,8 @@ import (
 	"deviceshare/sharing/worth"
 )
 
-// Valuer is an optional power of a policy: it scores nodes by what later pods lose there, see
-// Points.
-type Valuer interface {
-	Policy
-	// Model is what the policy has learned; nil for nothing.
-	Model() *worth.Model
-}
-
-// fragmentation prefers the device and the node that lose least of what they are worth to later
-// pods. What they are worth is learned from the pods that arrived, see package worth. The zero
-// value has learned nothing.
-type fragmentation struct{ model *worth.Model }
-
-// Fragmentation returns the policy of that name with what has been learned; nil is nothing.
-func Fragmentation(m *worth.Model) Valuer { return fragmentation{m} }
-
-// Model implements Valuer.
-func (f fragmentation) Model() *worth.Model { return f.model }
-
-// Name implements Policy.
-func (fragmentation) Name() string { return "fragmentation" }
+// fragmentation prefers the device and the node that lose least of what later pods could use. What
+// they could use is learned from the pods that arrived, see package worth.
 
 const (
 	// wholeDeviceScore is the score of a whole device, as fullnessAfter has it.
@@ -40,11 +21,11 @@ const (
 	step  = wholeDeviceScore / steps
 )
 
-// Device prefers the device that loses least, and among those that lose about the same the one
-// of which most is in use. Partitions are compared exactly: their forecast is. A partition
+// leastLostDevice prefers the device that loses least, and among those that lose about the same the
+// one of which most is in use. Partitions are compared exactly: their forecast is. A partition
 // larger than asked for comes after all others.
-func (f fragmentation) Device(v *sharing.View, c sharing.Cost) int64 {
-	loss := f.model.DeviceLoss(v, c)
+func leastLostDevice(m *worth.Model, v *sharing.View, c sharing.Cost) int64 {
+	loss := m.DeviceLoss(v, c)
 	switch {
 	case v.Worth() > 0:
 		return -int64(math.Round(loss * wholeDeviceScore))
@@ -66,21 +47,13 @@ func inUse(v *sharing.View) int64 {
 	return max(toMillionths(int64(v.UsedMemory()), int64(v.Device.Memory)), toMillionths(int64(v.UsedCores()), int64(v.Device.Cores))) * step / (2 * million)
 }
 
-// Node prefers the node of which most is taken already. It is for callers that do not know
-// what is free of the node beside devices: see Points.
-func (fragmentation) Node(views []sharing.View, pod *sharing.PodRequest) int64 {
-	percent, _ := nodeLoad(views, pod)
-	return percent
-}
-
 // MaxPoints bounds the points, so that they can be added to other scores.
 const MaxPoints = 1e5
 
-// Points scores placing a pod that takes and needs this much on a node, by what has been learned;
-// higher is preferred. One point is a tenth of a device, lost by later pods; 0 is that they lose
-// nothing. A share of one device adds up to half a point for the part of the device that is in
-// use. Partitions whose loss is forecast are compared exactly, as in Device. It allocates nothing.
-func Points(m *worth.Model, h worth.Host, taken []worth.Taken, needs worth.Amounts) float64 {
+// leastLostNode prefers the node that loses least. One point is a tenth of a device, lost by later
+// pods; 0 is that they lose nothing. A share of one device adds up to half a point for the part of
+// the device that is in use. Partitions whose loss is forecast are compared exactly.
+func leastLostNode(m *worth.Model, h worth.Host, taken []worth.Taken, needs worth.Amounts) float64 {
 	lost := m.NodeLoss(h, taken, needs)
 	if hasForecast(h, taken) {
 		return -min(max(math.Round(lost*steps*forecastSteps)/forecastSteps, -MaxPoints), MaxPoints)

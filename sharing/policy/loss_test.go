@@ -9,9 +9,12 @@ import (
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
+	"deviceshare/sharing/worth"
 )
 
-func TestDevicesWeighedByWhatIsLost(t *testing.T) {
+// Only binpack scores a node by what a partition loses, and only where that is forecast; the empty
+// device is 0 percent full otherwise. The weight of a mode does not change it.
+func TestNodesWeighedByWhatIsLost(t *testing.T) {
 	first := sharingtest.Device(0, "A100-80", sharing.MIG)
 	best, plain := sharingtest.BestFit(first), sharingtest.BestFit(sharingtest.Device(0, "A100-80", sharing.HAMiCore))
 	uncut := first
@@ -19,21 +22,21 @@ func TestDevicesWeighedByWhatIsLost(t *testing.T) {
 	for says, c := range map[string]struct {
 		d      sharing.Device
 		policy string
-		want   bool
+		want   float64
 	}{
-		"best fit, filled":            {best, "binpack", true},
-		"best fit, spread":            {best, "spread", false},
-		"first match":                 {first, "binpack", false},
-		"in another mode":             {plain, "binpack", false},
-		"a device that cannot be cut": {uncut, "binpack", false},
+		"best fit, filled":            {best, "binpack", 75},
+		"best fit, spread":            {best, "spread", 100},
+		"first match":                 {first, "binpack", 0},
+		"in another mode":             {plain, "binpack", 0},
+		"a device that cannot be cut": {uncut, "binpack", 0},
 	} {
 		v := sharing.NewView(&c.d, nil, factory.New())
 		bare := named(t, c.policy)
-		if _, got := policy.ByLoss(bare, &v); got != c.want {
-			t.Errorf("%s: %v", says, got)
+		if got := percent(bare, &v, 2000); got != c.want {
+			t.Errorf("%s: %v, want %v", says, got, c.want)
 		}
-		if _, got := policy.ByLoss(policy.WithModes(bare, policy.Weights{sharing.MPS: 3}), &v); got != c.want {
-			t.Errorf("%s, with a mode that is worth something: %v", says, got)
+		if got := percent(policy.WithModes(bare, policy.Weights{sharing.MPS: 3, sharing.MIG: 30}), &v, 2000); got != c.want {
+			t.Errorf("%s, with modes that are worth something: %v, want %v", says, got, c.want)
 		}
 	}
 }
@@ -47,8 +50,8 @@ func TestBinpackPrefersTheDeviceThatLosesLess(t *testing.T) {
 		if score >= last {
 			t.Errorf("losing %d scores %d, losing less %d", loss, score, last)
 		}
-		if p := percent(t, named(t, "binpack"), &v, score); p < 0 || p > 100 || (p == 100) != (loss == 0) || (p == 0) != (loss >= 8000) {
-			t.Errorf("losing %d is %d percent", loss, p)
+		if p := percent(named(t, "binpack"), &v, loss); p < 0 || p > 100 || (p == 100) != (loss == 0) || (p == 0) != (loss >= 8000) {
+			t.Errorf("losing %d is %v percent", loss, p)
 		}
 		last = score
 	}
@@ -70,33 +73,22 @@ func TestBinpackGivesLargerPartitionsThanAskedForLast(t *testing.T) {
 	}
 }
 
-func percent(t *testing.T, p policy.Policy, v *sharing.View, score int64) int64 {
-	t.Helper()
-	s, ok := policy.ByLoss(p, v)
-	if !ok {
-		t.Fatalf("%s does not score the device by loss", p.Name())
-	}
-	return s.Percent(v, score)
+// percent is the score of a node with one device of which a pod takes a partition with this loss.
+func percent(p policy.Policy, v *sharing.View, loss int64) float64 {
+	taken := []worth.Taken{{Cost: sharing.Cost{Memory: sharing.GiB, Loss: loss}, Shares: 1}}
+	return p.Node(worth.Host{Views: []sharing.View{*v}}, &sharing.PodRequest{}, taken, worth.Amounts{})
 }
 
-// The weight of a mode is added to the score of a node by the scheduler, so the score
-// of a device by loss gives the same percentage with it and without.
-func TestThePercentageOfANodeLeavesTheWeightOfItsModeOut(t *testing.T) {
+// What a mode is worth is added to the score of a device, whatever is lost.
+func TestTheWeightOfAModeAddsToTheScoreByLoss(t *testing.T) {
 	d := sharingtest.BestFit(sharingtest.Device(0, "A100-80", sharing.MIG))
 	v := sharing.NewView(&d, nil, factory.New())
 	bare := named(t, "binpack")
 	weighted := policy.WithModes(bare, policy.Weights{sharing.MIG: 30, sharing.MPS: 70})
 	for _, loss := range []int64{0, 100, 4000, 7999, 8000, 20_000} {
 		c := sharing.Cost{Memory: sharing.GiB, Loss: loss}
-		want := percent(t, bare, &v, bare.Device(&v, c))
-		if got := percent(t, weighted, &v, weighted.Device(&v, c)); got != want {
-			t.Errorf("losing %d is %d percent, want %d", loss, got, want)
-		}
 		if weighted.Device(&v, c)-bare.Device(&v, c) != 600_000 {
 			t.Errorf("losing %d: a weight of 30 percent adds %d", loss, weighted.Device(&v, c)-bare.Device(&v, c))
 		}
-	}
-	if _, ok := policy.ByLoss(policy.WithModes(named(t, "spread"), policy.Weights{sharing.MIG: 1}), &v); ok {
-		t.Error("a weight makes spread score by loss")
 	}
 }

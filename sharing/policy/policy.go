@@ -4,47 +4,94 @@
 // fit. Each policy is one small file of pure functions.
 package policy
 
-import "deviceshare/sharing"
+import (
+	"deviceshare/sharing"
+	"deviceshare/sharing/worth"
+)
 
 // MaxScore bounds the score of a device, so that scores of several devices can
 // be added.
 const MaxScore int64 = 1 << 48
 
 // Policy prefers one device over another and one node over another. Methods are
-// pure, do not allocate, and give the same answer for the same arguments.
-type Policy interface {
-	// Name is what users write.
-	Name() string
-	// Device scores taking c of the device, from -MaxScore to MaxScore;
-	// higher is preferred. Equal scores are decided by the order of the devices.
-	// The view must be neither changed nor kept, as in sharing.Backend.
-	Device(v *sharing.View, c sharing.Cost) int64
-	// Node scores a node as it is before the pod is placed, 0 to 100; higher is
-	// preferred.
-	Node(views []sharing.View, pod *sharing.PodRequest) int64
+// pure, do not allocate, and give the same answer for the same arguments. The zero
+// value is no policy: it has no name.
+type Policy struct {
+	rule rule
+	// model is what fragmentation has learned; nil for nothing.
+	model *worth.Model
+	// points are added to the score of a device, by its mode.
+	points map[sharing.Mode]int64
 }
 
-// allPolicies lists the policies in the order in which they are documented.
-func allPolicies() []Policy { return []Policy{fragmentation{}, binpack{}, spread{}} }
+type rule int
+
+const (
+	fragmentation rule = iota + 1
+	binpack
+	spread
+)
+
+// Names returns what users may write, in the order in which policies are documented.
+func Names() []string { return []string{"fragmentation", "binpack", "spread"} }
 
 // Named returns the policy users call by this name, exactly; false if there is
 // none.
 func Named(name string) (Policy, bool) {
-	for _, p := range allPolicies() {
-		if p.Name() == name {
-			return p, true
+	for i, known := range Names() {
+		if name == known {
+			return Policy{rule: rule(i + 1)}, true
 		}
 	}
-	return nil, false
+	return Policy{}, false
 }
 
-// Names returns what users may write.
-func Names() []string {
-	names := make([]string, 0, len(allPolicies()))
-	for _, p := range allPolicies() {
-		names = append(names, p.Name())
+// Fragmentation returns the policy of that name with what has been learned; nil is nothing.
+func Fragmentation(m *worth.Model) Policy { return Policy{rule: fragmentation, model: m} }
+
+// Name is what users write, "" for no policy.
+func (p Policy) Name() string {
+	if p.rule == 0 {
+		return ""
 	}
-	return names
+	return Names()[p.rule-1]
+}
+
+// Learns reports whether the policy scores nodes by what later pods lose there, in tenths of a
+// device, also for pods without devices. Policies that do not learn give 0 to 100.
+func (p Policy) Learns() bool { return p.rule == fragmentation }
+
+// Device scores taking c of the device, from -MaxScore to MaxScore;
+// higher is preferred. Equal scores are decided by the order of the devices.
+// The view must be neither changed nor kept, as in sharing.Backend.
+func (p Policy) Device(v *sharing.View, c sharing.Cost) int64 {
+	score := p.points[v.Device.Mode]
+	switch p.rule {
+	case fragmentation:
+		return score + leastLostDevice(p.model, v, c)
+	case binpack:
+		return score + fullestDevice(v, c)
+	case spread:
+		return score + emptiestDevice(v, c)
+	}
+	return score
+}
+
+// Node scores placing a pod on a node, where it takes this much of devices and needs these amounts
+// beside them; higher is preferred. Nothing is taken for a pod without devices, which is nil. What
+// modes are worth is not in it.
+func (p Policy) Node(h worth.Host, pod *sharing.PodRequest, taken []worth.Taken, needs worth.Amounts) float64 {
+	switch {
+	case p.rule == fragmentation:
+		return leastLostNode(p.model, h, taken, needs)
+	case pod == nil:
+		return 0
+	case p.rule == binpack:
+		return fullestNode(h.Views, pod, taken)
+	case p.rule == spread:
+		return emptiestNode(h.Views, pod)
+	}
+	return 0
 }
 
 // million is the resolution of fractions.

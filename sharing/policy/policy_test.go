@@ -10,7 +10,13 @@ import (
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/policy"
 	"deviceshare/sharing/sharingtest"
+	"deviceshare/sharing/worth"
 )
+
+// node is the score of a node as it is.
+func node(p policy.Policy, views []sharing.View, pod *sharing.PodRequest) float64 {
+	return p.Node(worth.Host{Views: views}, pod, nil, worth.Amounts{})
+}
 
 func named(t *testing.T, name string) policy.Policy {
 	t.Helper()
@@ -103,7 +109,7 @@ func TestWhichNodeAPolicyPrefers(t *testing.T) {
 		"many empty":                    {used(0, "T4", 0), used(1, "T4", 0), used(2, "T4", 0), used(3, "T4", 0)},
 		"nothing":                       nil,
 	}
-	want := map[string]struct{ binpack, spread int64 }{
+	want := map[string]struct{ binpack, spread float64 }{
 		"empty": {0, 100}, "hardly used": {1, 99}, "half": {75, 25}, "full": {100, 0},
 		"full and sick":                 {0, 100}, // a broken device is no reason to come or to stay away
 		"many empty":                    {0, 100}, // nor is the number of devices
@@ -111,16 +117,16 @@ func TestWhichNodeAPolicyPrefers(t *testing.T) {
 		"with no memory and no compute": {100, 0}, // what offers nothing counts as full
 	}
 	for says, views := range nodes {
-		b, s := named(t, "binpack").Node(views, pod), named(t, "spread").Node(views, pod)
+		b, s := node(named(t, "binpack"), views, pod), node(named(t, "spread"), views, pod)
 		if b != want[says].binpack || s != want[says].spread {
-			t.Errorf("%s: binpack %d, spread %d; want %+v", says, b, s, want[says])
+			t.Errorf("%s: binpack %v, spread %v; want %+v", says, b, s, want[says])
 		}
 	}
 	picky := *pod
 	picky.Selector.UseIDs = []sharing.DeviceID{"GPU-1"}
 	half := []sharing.View{used(0, "A100-80", 100, 80), used(1, "A100-80", 0)}
-	if got := named(t, "binpack").Node(half, &picky); got != 0 {
-		t.Errorf("a node is scored by the devices the pod may use: %d, want 0", got)
+	if got := node(named(t, "binpack"), half, &picky); got != 0 {
+		t.Errorf("a node is scored by the devices the pod may use: %v, want 0", got)
 	}
 }
 
@@ -142,8 +148,8 @@ func TestScoresStayInTheirBoundsWhateverIsOnTheDevice(t *testing.T) {
 			if s := p.Device(&v, absurd.Cost()); s > policy.MaxScore || s < -policy.MaxScore {
 				t.Errorf("%s: %s scores a device %d", says, name, s)
 			}
-			if s := p.Node([]sharing.View{v}, &sharing.PodRequest{}); s < 0 || s > 100 {
-				t.Errorf("%s: %s scores a node %d", says, name, s)
+			if s := node(p, []sharing.View{v}, &sharing.PodRequest{}); s < 0 || s > 100 {
+				t.Errorf("%s: %s scores a node %v", says, name, s)
 			}
 		}
 	}
@@ -154,7 +160,7 @@ func TestPoliciesDoNotAllocate(t *testing.T) {
 	pod := sharingtest.Pod("p", sharingtest.Ask("main", 1000, 0))
 	for _, name := range policy.Names() {
 		p := named(t, name)
-		if n := testing.AllocsPerRun(100, func() { p.Device(&views[0], sharing.Cost{}); p.Node(views, pod) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { p.Device(&views[0], sharing.Cost{}); node(p, views, pod) }); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}

@@ -5,7 +5,6 @@ package policy
 import "deviceshare/sharing"
 
 // spread keeps pods apart, so that they disturb each other least.
-type spread struct{}
 
 const (
 	// sharer is the weight of one pod on a device: more than all of its memory and
@@ -15,21 +14,18 @@ const (
 	mostSharers = 1 << 20
 )
 
-// Name implements Policy.
-func (spread) Name() string { return "spread" }
-
-// Device prefers the device with the fewest sharers, and among those the one of
+// emptiestDevice prefers the device with the fewest sharers, and among those the one of
 // which least is taken afterwards.
-func (spread) Device(v *sharing.View, c sharing.Cost) int64 {
+func emptiestDevice(v *sharing.View, c sharing.Cost) int64 {
 	sharers := min(int64(v.Sharers()), mostSharers)
 	return -sharers*sharer - fullnessAfter(v, c.Memory, c.Cores)
 }
 
-// Node prefers the node of which least is taken already.
-func (spread) Node(views []sharing.View, pod *sharing.PodRequest) int64 {
+// emptiestNode prefers the node of which least is taken already.
+func emptiestNode(views []sharing.View, pod *sharing.PodRequest) float64 {
 	percent, offers := nodeLoad(views, pod)
 	if !offers {
 		return 0
 	}
-	return 100 - percent
+	return float64(100 - percent)
 }

@@ -60,7 +60,7 @@ func TestWeightsKeepTheNameTheBoundsAndTheScoresOfNodes(t *testing.T) {
 			t.Errorf("%s scores %d", name, s)
 		}
 		views := []sharing.View{v}
-		if p.Name() != name || p.Node(views, &sharing.PodRequest{}) != bare.Node(views, &sharing.PodRequest{}) {
+		if p.Name() != name || node(p, views, &sharing.PodRequest{}) != node(bare, views, &sharing.PodRequest{}) {
 			t.Errorf("%s became %s, or scores nodes in another way", name, p.Name())
 		}
 		if n := testing.AllocsPerRun(100, func() { p.Device(&v, sharing.Cost{}) }); n != 0 {
@@ -69,11 +69,11 @@ func TestWeightsKeepTheNameTheBoundsAndTheScoresOfNodes(t *testing.T) {
 	}
 }
 
-func TestWeightsThatAreNotPositiveLeaveThePolicyAsItIs(t *testing.T) {
-	bare := named(t, "binpack")
+func TestWeightsThatAreNotPositiveAddNothing(t *testing.T) {
+	bare, v := named(t, "binpack"), inMode(sharing.MIG, 40)
 	for _, w := range []policy.Weights{nil, {}, {sharing.MIG: 0}, {sharing.MIG: -1, sharing.MPS: 0}} {
-		if got := policy.WithModes(bare, w); got != bare {
-			t.Errorf("%v: the policy is wrapped as %#v", w, got)
+		if got, want := policy.WithModes(bare, w).Device(&v, sharing.Cost{}), bare.Device(&v, sharing.Cost{}); got != want {
+			t.Errorf("%v: a device scores %d, want %d", w, got, want)
 		}
 	}
 }

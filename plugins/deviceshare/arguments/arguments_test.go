@@ -98,7 +98,7 @@ func FuzzRead(f *testing.F) {
 				t.Errorf("%q: usable arguments with weight %v of %s", key, w, m)
 			}
 		}
-		if usable && (got.Policy == nil || !(got.Weight >= 0)) {
+		if usable && (got.Policy.Name() == "" || !(got.Weight >= 0)) {
 			t.Errorf("%q: usable arguments %+v", key, got)
 		}
 		for _, m := range mistakes {

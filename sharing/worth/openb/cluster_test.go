@@ -119,7 +119,7 @@ func (c *cluster) Take(p *trace.Pod) bool {
 		}
 		if scores[i] == unknown {
 			scores[i] = no
-			if points, ok := place.Points(worth.Host{Views: n.ledger.Views(), Free: n.free}, pod, needs, c.backends, pack); ok {
+			if points, ok := place.Score(worth.Host{Views: n.ledger.Views(), Free: n.free}, pod, needs, c.backends, pack); ok {
 				scores[i] = points
 			}
 		}
