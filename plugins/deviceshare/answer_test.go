@@ -110,9 +110,6 @@ func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 		if got != want || (short == nil) != (alsoShort == nil) {
 			k.t.Errorf("%s on %s is answered %+v, and %+v anew", t.Name, n.Name, got, want)
 		}
-		if p.judgesNow(t, info) && p.knowsToFit(known, p.index.nodeEntry(info)) {
-			k.fits++
-		}
 		fits := p.requireServing(known, n) == nil && !want.Refused() && alsoShort == nil
 		if err := p.predicate(t, info); (err == nil) != fits {
 			k.t.Errorf("%s on %s: %v, and fits anew: %t", t.Name, n.Name, err, fits)

@@ -45,10 +45,9 @@ type ask struct {
 
 // sessionKind is what a pod asks for as nodes remember it, and whether another asked for the same
 // before: new answers are remembered for those only. The kind is nil if answers depend on which pod
-// it is. The session numbers kinds in the order in which it sees them.
+// it is.
 type sessionKind struct {
 	*nodes.Kind
-	number   int
 	repeated bool
 }
 

@@ -29,8 +29,6 @@ type overlay struct {
 	placed  map[sharing.Owner]reservation
 	// futures are derived ledgers by node name. Workers fill it.
 	futures sync.Map
-	// changed is told of each node that is given another ledger.
-	changed func(node string)
 }
 
 // reservation is what a session gave to one pod.
@@ -39,8 +37,8 @@ type reservation struct {
 	placement sharing.Placement
 }
 
-func newOverlay(changed func(node string)) *overlay {
-	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}, changed: changed}
+func newOverlay() *overlay {
+	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}}
 }
 
 // currentLedger returns the node's ledger as it is. Pods that are leaving still hold their devices,
@@ -194,5 +192,4 @@ func (o *overlay) recordPlacement(node string, ledger *sharing.Ledger, owner sha
 func (o *overlay) replaceLedger(node string, ledger *sharing.Ledger) {
 	o.ledgers[node] = ledger
 	o.forgetFuture(node)
-	o.changed(node)
 }

@@ -90,7 +90,7 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	}
 	p.evictions = evictions{judge: &p.judge, jobs: ssn.Jobs, dryRuns: dryRunPreemption(ssn), order: ssn}
 	p.nodes, p.infos = p.store.cluster.Nodes(), ssn.Nodes
-	p.overlay, p.awaited = newOverlay(p.devicesChanged), p.store.cluster.Pods().Awaited()
+	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.store.mix.Begin(kindsOf(ssn, p.settings))
 	p.preferences = newPreferences(&p.args, p.store.backends, p.store.mix)
 	p.requests, p.fallbacks = newRequests(p.settings, p.store.asks), map[string]string{}

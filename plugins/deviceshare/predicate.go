@@ -28,8 +28,6 @@ type judge struct {
 	overlay  *overlay
 	preferences
 	requests
-	// index is nil until the first task is placed.
-	index *index
 	// awaited says which pods have yet to appear on a node, for nodes that are not used
 	// until then.
 	awaited map[string]string
@@ -47,9 +45,6 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	a := p.rememberAsk(t)
 	p.limits.BeginTrial(p.cycle, t)
 	p.noteArrival(t, a)
-	if p.index == nil {
-		p.index = newIndex(p.infos, p.nodes, p.store.rank)
-	}
 	p.turn = turn{task: t, ask: a, kind: p.kindOf(a, t)}
 	switch {
 	case a == nil || a.uncertain:
@@ -62,9 +57,6 @@ func (p *Plugin) prePredicate(t *api.TaskInfo) error {
 	return nil
 }
 
-// devicesChanged is told when the session gives devices of a node away, or takes them back.
-func (p *Plugin) devicesChanged(node string) { p.index.forgetFits(p.infos[node]) }
-
 // overQuota returns the text of a refusal by a limit of a queue as it stands in the pod's event,
 // where Volcano writes the number of nodes in front of it.
 func overQuota(short *quota.Shortage) string { return "node(s) where " + short.String() }
@@ -74,10 +66,6 @@ func overQuota(short *quota.Shortage) string { return "node(s) where " + short.S
 func (j *judge) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	a := j.askOf(t)
 	if !a.needsDevicesOf(info) {
-		return nil
-	}
-	e, now := j.index.nodeEntry(info), j.judgesNow(t, info)
-	if now && j.knowsToFit(a, e) {
 		return nil
 	}
 	n := j.nodes[info.Name]
@@ -93,9 +81,6 @@ func (j *judge) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	case short != nil:
 		return refusalOn(t, info, w.MayEvictFor(short), overQuota(short))
 	case !refused.Refused():
-		if now {
-			e.noteFit(a.kind)
-		}
 		return nil
 	}
 	j.store.metrics.CountRefusals(&refused)
@@ -127,13 +112,6 @@ func (j *judge) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *queues
 		return j.limits.AllowanceNow(t, a.served())
 	}
 	return j.limits.Allowance(t, a.served())
-}
-
-// knowsToFit reports whether it was found out before, in this session, that the node as it is now
-// has devices for such a task. Most questions are answered here. Where queues have limits, it is
-// not: those are not the same for all tasks of a kind.
-func (j *judge) knowsToFit(a *ask, e *entry) bool {
-	return j.limits == nil && a.mistakes == nil && e.knownToFit(a.kind)
 }
 
 // checkDevices asks the domain, unless the node has just answered the same request. A ledger that

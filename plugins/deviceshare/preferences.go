@@ -107,7 +107,6 @@ func (p *Plugin) noteArrival(t *api.TaskInfo, a *ask) {
 // useLearned has the session go by what was learned, which has changed.
 func (p *Plugin) useLearned() {
 	p.store.era++
-	p.index.forgetAll()
 	p.preferences = newPreferences(&p.args, p.store.backends, p.store.mix)
 }
 

@@ -74,7 +74,7 @@ func (r *requests) rememberAsk(t *api.TaskInfo) *ask {
 func (r *requests) noteKind(of nodes.Kind, again bool) sessionKind {
 	k, seen := r.kinds[of]
 	if !seen {
-		k.Kind, k.number = nodes.NewKind(of.Shape, of.Needs), len(r.kinds)
+		k.Kind = nodes.NewKind(of.Shape, of.Needs)
 	}
 	k.repeated = seen || again
 	r.kinds[of] = k

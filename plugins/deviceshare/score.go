@@ -20,21 +20,11 @@ const tieBreak = 1e-3
 // A pod without devices is scored only by a policy that weighs what later pods lose: the CPU beside
 // free devices.
 func (j *judge) nodeOrder(t *api.TaskInfo, info *api.NodeInfo) (float64, error) {
-	a := j.askOf(t)
-	n, rank := j.lookUp(info)
+	a, n := j.askOf(t), j.nodes[info.Name]
 	if n == nil || j.off != nil || a != nil && n.Inventory == nil || a == nil && !j.valuesBare() {
 		return 0, nil
 	}
-	return j.scoreNode(a, n, t, info) + rank*tieBreak, nil
-}
-
-// lookUp returns the node, nil if the plugin knows none of that name, and its place in the order of
-// names.
-func (j *judge) lookUp(info *api.NodeInfo) (n *nodes.Node, rank float64) {
-	if e := j.index.nodeEntry(info); e != nil {
-		return e.node, e.rank
-	}
-	return j.nodes[info.Name], j.store.rank[info.Name]
+	return j.scoreNode(a, n, t, info) + j.store.rank[info.Name]*tieBreak, nil
 }
 
 // scoreNode is what order says of a node apart from its name, from memory if the node has just been

@@ -33,8 +33,6 @@ type walk struct {
 	log   []string
 	// remembered is how often a pod asked of whose kind answers are remembered.
 	remembered int
-	// fits is how often a node was known to fit a pod.
-	fits int
 }
 
 func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
@@ -44,7 +42,6 @@ func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
 		if seed%2 == 0 {
 			w.cache.AddQueueV1beta1(queueOf("default", corev1.ResourceList{wire.ResourceMemory: resource.MustParse("1Gi")})) // has to count, and never refuses
 		}
-		fits := 0
 		for i := range 25 {
 			k := &walk{t: t, w: w, r: rand.New(rand.NewPCG(seed, uint64(i))), bases: map[string]string{}}
 			w.args[argPolicy] = policy.Names()[k.r.IntN(len(policy.Names()))]
@@ -53,13 +50,9 @@ func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
 			if k.remembered == 0 {
 				t.Error("nothing was ever remembered")
 			}
-			fits += k.fits
 			if t.Failed() {
 				t.Fatalf("seed %d.%d: %v", seed, i, k.log)
 			}
-		}
-		if counts := seed%2 == 0; counts != (fits == 0) {
-			t.Errorf("seed %d: %d times a node was known to fit; a quota counts: %t", seed, fits, counts)
 		}
 		w.idle = true
 		w.settled()
