@@ -11,72 +11,121 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"deviceshare/plugins/admission/registration"
-	"deviceshare/sharing/podspec"
+	webhook "deviceshare/plugins/admission"
+	"deviceshare/sharing/wire"
 )
 
-// registered are the webhooks that the API server has, by their names.
-func registered(t *testing.T, c client.Client) (map[string]admissionv1.MutatingWebhook, map[string]admissionv1.ValidatingWebhook) {
-	t.Helper()
-	m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
-	for _, o := range []client.Object{m, v} {
-		if err := c.Get(t.Context(), client.ObjectKey{Name: registration.Name}, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	byName := func(a, b admissionv1.MatchCondition) int { return strings.Compare(a.Name, b.Name) }
-	mutating, validating := map[string]admissionv1.MutatingWebhook{}, map[string]admissionv1.ValidatingWebhook{}
-	for _, w := range m.Webhooks {
-		slices.SortFunc(w.MatchConditions, byName)
-		mutating[w.Name] = w
-	}
-	for _, w := range v.Webhooks {
-		slices.SortFunc(w.MatchConditions, byName)
-		validating[w.Name] = w
-	}
-	return mutating, validating
+// registration is for what the API server calls the webhook.
+type registration struct {
+	mutate          admissionv1.MutatingWebhook
+	validate, guard admissionv1.ValidatingWebhook
 }
 
-// The rules of the webhook have one home, package registration. What the chart creates and the
-// webhook fills in must be what a webhook without a chart writes itself.
-func TestTheChartRegistersTheWebhookAsItWouldItself(t *testing.T) {
-	for _, writers := range [][]any{{"system:serviceaccount:volcano-system:volcano-scheduler"}, {"somebody", "system:admin"}, {}} {
-		installed := fake.NewFakeClient()
-		for _, o := range decode(t, render(t, values{"webhook.placementWriters": writers})) {
-			switch o.(type) {
-			case *admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration:
-				if err := installed.Create(t.Context(), o); err != nil {
-					t.Fatal(err)
-				}
+// newPods are the conditions for new pods, which both halves have.
+func (r registration) newPods(t *testing.T) []admissionv1.MatchCondition {
+	t.Helper()
+	if !equality.Semantic.DeepEqual(r.mutate.MatchConditions, r.validate.MatchConditions) {
+		t.Errorf("pods are completed if\n%+v\nand judged if\n%+v", r.mutate.MatchConditions, r.validate.MatchConditions)
+	}
+	return r.mutate.MatchConditions
+}
+
+// registered is what the chart registers.
+func registered(t *testing.T, v values) (out registration) {
+	t.Helper()
+	for _, o := range decode(t, render(t, v)) {
+		switch o := o.(type) {
+		case *admissionv1.MutatingWebhookConfiguration:
+			if o.Name == "deviceshare" && len(o.Webhooks) == 1 {
+				out.mutate = o.Webhooks[0]
+			}
+		case *admissionv1.ValidatingWebhookConfiguration:
+			if o.Name == "deviceshare" && len(o.Webhooks) == 2 {
+				out.validate, out.guard = o.Webhooks[0], o.Webhooks[1]
 			}
 		}
-		if err := registration.Fill(t.Context(), installed, []byte("CA")); err != nil {
-			t.Fatal(err)
+	}
+	if out.mutate.Name == "" || out.validate.Name == "" || out.guard.Name == "" {
+		t.Fatal("the chart does not register one mutating and two validating webhooks")
+	}
+	return out
+}
+
+func TestTheWebhookFailsOpenAndFast(t *testing.T) {
+	r := registered(t, nil)
+	for half, got := range map[string]struct {
+		failure *admissionv1.FailurePolicyType
+		seconds *int32
+		effects *admissionv1.SideEffectClass
+	}{
+		"mutating":   {r.mutate.FailurePolicy, r.mutate.TimeoutSeconds, r.mutate.SideEffects},
+		"validating": {r.validate.FailurePolicy, r.validate.TimeoutSeconds, r.validate.SideEffects},
+	} {
+		if *got.failure != admissionv1.Ignore || *got.seconds != 3 || *got.effects != admissionv1.SideEffectClassNone {
+			t.Errorf("%s: %v, %v seconds, %v", half, *got.failure, *got.seconds, *got.effects)
 		}
-		r := registration.Registration{
-			Target:   registration.Target{Namespace: "deviceshare-system", Service: "deviceshare-webhook", Port: 443},
-			Excluded: []string{"deviceshare-system"}, Scheduler: "volcano", Names: podspec.DefaultNames(),
-			Writers: []string{"system:serviceaccount:deviceshare-system:deviceshare-scheduler"},
+	}
+	if *r.mutate.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy {
+		t.Error("containers that other webhooks add would not be completed")
+	}
+}
+
+func TestChangesOfPlacementsAreRefusedWhileNobodyAnswers(t *testing.T) {
+	g := registered(t, nil).guard
+	if *g.FailurePolicy != admissionv1.Fail || *g.TimeoutSeconds != 3 || *g.SideEffects != admissionv1.SideEffectClassNone {
+		t.Errorf("%+v", g)
+	}
+}
+
+func TestTheWebhookIsCalledForPodsOutsideSystemNamespacesByItsService(t *testing.T) {
+	r := registered(t, nil)
+	for path, got := range map[string]struct {
+		rules  []admissionv1.RuleWithOperations
+		spaces *metav1.LabelSelector
+		client admissionv1.WebhookClientConfig
+		on     admissionv1.OperationType
+	}{
+		webhook.MutatePath:   {r.mutate.Rules, r.mutate.NamespaceSelector, r.mutate.ClientConfig, admissionv1.Create},
+		webhook.ValidatePath: {r.validate.Rules, r.validate.NamespaceSelector, r.validate.ClientConfig, admissionv1.Create},
+		webhook.GuardPath:    {r.guard.Rules, r.guard.NamespaceSelector, r.guard.ClientConfig, admissionv1.Update},
+	} {
+		if len(got.rules) != 1 || !slices.Equal(got.rules[0].Resources, []string{"pods"}) || !slices.Equal(got.rules[0].Operations, []admissionv1.OperationType{got.on}) {
+			t.Errorf("%s: rules %+v", path, got.rules)
 		}
-		for _, w := range writers {
-			r.Writers = append(r.Writers, w.(string))
+		want := []string{"deviceshare-system", "kube-node-lease", "kube-public", "kube-system"}
+		if e := got.spaces.MatchExpressions; len(e) != 1 || e[0].Operator != metav1.LabelSelectorOpNotIn || !slices.Equal(e[0].Values, want) {
+			t.Errorf("%s: namespaces %+v, want none of %q", path, e, want)
 		}
-		alone := fake.NewFakeClient()
-		if err := registration.Apply(t.Context(), alone, r, []byte("CA")); err != nil {
-			t.Fatal(err)
+		if s := got.client.Service; s == nil || s.Name != "deviceshare-webhook" || s.Namespace != "deviceshare-system" || *s.Path != path || *s.Port != 443 {
+			t.Errorf("%s: service %+v", path, s)
 		}
-		gotM, gotV := registered(t, installed)
-		wantM, wantV := registered(t, alone)
-		if !equality.Semantic.DeepEqual(gotM, wantM) {
-			t.Errorf("the chart has\n%+v\nthe webhook writes\n%+v", gotM, wantM)
+	}
+}
+
+// A key of ours that is known causes no call of its own, unless a pod holds devices by it; any
+// other that begins as ours do does. Beside devices each key that a user can write causes a call.
+func TestTheChartKnowsEveryKey(t *testing.T) {
+	called := matcher(t, registered(t, nil).newPods(t))
+	annotated := func(p *corev1.Pod, key string) *corev1.Pod {
+		p.Annotations = map[string]string{key: "x"}
+		return p
+	}
+	for _, key := range append(wire.UserKeys(), wire.WrittenKeys()...) {
+		if want := slices.Contains(webhook.PlacementKeys(), key); called(creationOf(annotated(asker("cpu"), key))) != want {
+			t.Errorf("a pod that asks for nothing and has %s causes a call: %v", key, !want)
 		}
-		if !equality.Semantic.DeepEqual(gotV, wantV) {
-			t.Errorf("the chart has\n%+v\nthe webhook writes\n%+v", gotV, wantV)
+		if wire.IsOurs(key) && !called(creationOf(annotated(asker("cpu"), key+"x"))) {
+			t.Errorf("%sx causes no call", key)
+		}
+	}
+	for _, key := range wire.UserKeys() {
+		if !called(creationOf(annotated(rightPod(wire.ResourceNumber, "1"), key))) {
+			t.Errorf("nobody reads %s of a pod", key)
 		}
 	}
 }
@@ -111,14 +160,14 @@ func TestTheWebhookMayChangeNothing(t *testing.T) {
 	}
 }
 
-// The account of the Jobs changes two configurations and two Secrets by their names, and only Jobs
-// run as it.
+// The account of the Jobs changes configurations and one Secret by their names, and only Jobs run
+// as it.
 func TestWhoMakesCertificatesChangesWhatItsNameSays(t *testing.T) {
 	const account = "deviceshare-webhook-ca"
 	objects := decode(t, render(t, values{"unaskedDevices.policy": "void"}))
 	allowed := map[string][]string{
 		"mutatingwebhookconfigurations": {"deviceshare", "deviceshare-unasked"}, "validatingwebhookconfigurations": {"deviceshare", "deviceshare-unasked"},
-		"secrets": {"deviceshare-webhook-certificates", "deviceshare-webhook-serving"},
+		"secrets": {"deviceshare-webhook-serving"},
 	}
 	var rules []rbacv1.PolicyRule
 	for _, r := range all[*rbacv1.ClusterRole](objects) {
@@ -160,7 +209,7 @@ func TestCertificatesFromElsewhereNeedNoJobs(t *testing.T) {
 		t.Run(from, func(t *testing.T) {
 			more["webhook.certificates.from"], more["unaskedDevices.policy"] = from, "void"
 			text := render(t, more)
-			if strings.Contains(text, "deviceshare-webhook-certificates") || strings.Contains(text, "kind: CronJob") {
+			if strings.Contains(text, "deviceshare-webhook-serving") || strings.Contains(text, "kind: CronJob") {
 				t.Error("a Job makes certificates all the same")
 			}
 			bundles, injected := 0, 0

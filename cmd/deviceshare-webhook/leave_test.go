@@ -38,8 +38,9 @@ func review(t *testing.T, c *http.Client, address string) (reused, closed bool) 
 }
 
 func TestAWebhookThatLeavesAnswersAndKeepsNoConnection(t *testing.T) {
-	fake := &apiServer{let: true, refusals: make(chan struct{}, 1)}
-	s, address, end := startWebhook(t, fake)
+	dir := t.TempDir()
+	mount(t, dir)
+	s, address, end := startWebhook(t, &apiServer{}, dir)
 	t.Cleanup(func() { _ = end() })
 	if err := eventually(t.Context(), func() bool { return open(address) }); err != nil {
 		t.Fatal(err)

@@ -2,8 +2,9 @@
 
 // Command deviceshare-webhook completes and checks pods that ask for GPU shares when they
 // are created, and protects their placements from being edited. Any number of replicas may
-// run. In a cluster it serves a certificate that it finds in a directory. Its subcommand certify,
-// which runs in a Job with another account, makes that and tells the API server to trust it.
+// run. It serves a certificate that it finds in a directory, and the chart registers it. Its
+// subcommand certify, which runs in a Job with another account, makes the certificate and has the
+// API server trust it.
 package main
 
 import (
@@ -31,11 +32,8 @@ func main() {
 func rootCommand() *cobra.Command {
 	var o options
 	c := &cobra.Command{
-		Use:   "deviceshare-webhook",
-		Short: "Complete and check pods that ask for GPU shares",
-		Long: "Complete and check pods that ask for GPU shares when they are created.\n" +
-			"In a cluster:  deviceshare-webhook --certificate-dir=DIR\n" +
-			"Outside of it: deviceshare-webhook --kubeconfig=FILE --url=HOST:PORT --port=PORT",
+		Use:           "deviceshare-webhook",
+		Short:         "Complete and check pods that ask for GPU shares",
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,

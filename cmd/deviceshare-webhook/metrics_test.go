@@ -58,7 +58,7 @@ func TestTheMetricsAreForTheirReadersAndAnAddressInUseNamesTheFlag(t *testing.T)
 
 func TestTheMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	if _, err := newGauges(registry); err != nil {
+	if _, err := newProblems(registry, time.Now); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()

@@ -11,21 +11,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"deviceshare/plugins/admission"
-	"deviceshare/plugins/admission/registration"
 )
 
 // options are the command line.
 type options struct {
 	kubeconfig     string
-	namespace      string
 	certificateDir string
-	url            string
 	bindAddress    string
 	port           int
 	schedulers     []string
 	metricsAddress string
 	healthAddress  string
-	secrets        secretNames
 	deviceConfig   string
 	writers        []string
 	unasked        string
@@ -34,11 +30,8 @@ type options struct {
 
 func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty uses the service account of the pod")
-	f.StringVar(&o.certificateDir, "certificate-dir", "", "directory with tls.crt and tls.key, which may be replaced at any time; the chart has registered the webhook. Or give --url")
-	f.StringVar(&o.url, "url", "", "host:port at which the API server reaches this process directly, which then makes its certificates and registers itself; or give --certificate-dir")
-	f.StringVar(&o.namespace, "namespace", "kube-system", "with --url: namespace of the certificate Secrets; its pods are not looked at")
-	o.secrets.addFlags(f)
-	f.StringVar(&o.bindAddress, "bind-address", "", "address to serve on; empty is every address, or the host of --url")
+	f.StringVar(&o.certificateDir, "certificate-dir", "", "directory with tls.crt and tls.key, which may be replaced at any time")
+	f.StringVar(&o.bindAddress, "bind-address", "", "address to serve on; empty is every address")
 	f.IntVar(&o.port, "port", 9443, "port to serve on")
 	f.StringSliceVar(&o.schedulers, "scheduler-name", []string{"volcano"},
 		"name of a scheduler that gives GPU shares, may be repeated; the first is written into pods that name none")
@@ -49,13 +42,10 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.deviceConfig, "device-config", "",
 		"namespace/name of the device ConfigMap; empty looks for volcano-vgpu-device-config in kube-system, then volcano-system")
 	f.StringVar(&o.unasked, "unasked-devices", string(admission.UnaskedAllow),
-		"what becomes of devices that containers get without asking for any: allow; void sets NVIDIA_VISIBLE_DEVICES=void in them; deny does so where they say nothing. The chart registers it, with --certificate-dir")
+		"what becomes of devices that containers get without asking for any: allow; void sets NVIDIA_VISIBLE_DEVICES=void in them; deny does so where they say nothing. The chart registers it")
 	f.StringSliceVar(&o.askedBy, "asked-by", nil,
 		"resource of another device plugin by which containers ask for devices, may be repeated; a * at the end stands for any end of the name")
 }
-
-// voidsUnasked reports whether pods that ask for no device are changed.
-func (o *options) voidsUnasked() bool { return o.unasked != string(admission.UnaskedAllow) }
 
 // defaultWriters are the accounts of the manifests, and that of Volcano's own scheduler.
 func defaultWriters() []string {
@@ -65,30 +55,12 @@ func defaultWriters() []string {
 	}
 }
 
-// urlTarget is where the API server calls, with --url.
-func (o *options) urlTarget() registration.Target {
-	return registration.Target{Address: strings.TrimSuffix(strings.TrimPrefix(o.url, "https://"), "/")}
-}
-
 // validateFlags reports every mistake of the command line at once.
 func (o *options) validateFlags() error {
 	var mistakes []error
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
-	switch {
-	case o.url == "" && o.certificateDir == "":
-		wrong("neither --certificate-dir nor --url is given: in a cluster name the directory of the serving certificate, elsewhere write --url=host:port")
-	case o.url != "" && o.certificateDir != "":
-		wrong("--certificate-dir and --url exclude each other: remove one")
-	case o.url != "":
-		if err := o.urlTarget().Validate(); err != nil {
-			wrong("--url: %w", err)
-		}
-	}
-	if o.namespace == "" {
-		wrong("--namespace must not be empty")
-	}
-	if err := o.secrets.validateFlags(); err != nil {
-		wrong("%w", err)
+	if o.certificateDir == "" {
+		wrong("--certificate-dir must not be empty")
 	}
 	if o.port < 1 || o.port > 65535 {
 		wrong("--port=%d is not a port: write 1 to 65535", o.port)
@@ -104,8 +76,6 @@ func (o *options) validateFlags() error {
 	}
 	if err := admission.Unasked(o.unasked).Validate(); err != nil {
 		wrong("--unasked-devices: %w", err)
-	} else if o.voidsUnasked() && o.url != "" {
-		wrong("--unasked-devices=%s: the chart registers whom this concerns and whom not, which --url does without", o.unasked)
 	}
 	return errors.Join(mistakes...)
 }
@@ -120,12 +90,4 @@ func (o *options) splitDeviceConfig() (namespace, name string, err error) {
 		return "", "", fmt.Errorf("--device-config=%q: write namespace/name", o.deviceConfig)
 	}
 	return namespace, name, nil
-}
-
-// listenHost is the address to listen on.
-func (o *options) listenHost() string {
-	if o.bindAddress == "" && o.url != "" {
-		return o.urlTarget().Hosts()[0]
-	}
-	return o.bindAddress
 }

@@ -28,23 +28,17 @@ func TestCommandLinesAndWhatIsWrongWithThem(t *testing.T) {
 		args []string
 		want []string // parts of the message; nil: accepted
 	}{
-		"in a cluster":                   {[]string{"--certificate-dir=/c", "--namespace=ns"}, nil},
-		"a URL":                          {[]string{"--url=https://127.0.0.1:9443"}, nil},
-		"a URL with a slash":             {[]string{"--url=https://127.0.0.1:9443/"}, nil},
-		"host and port":                  {[]string{"--url=127.0.0.1:9443"}, nil},
-		"two schedulers":                 {[]string{"--url=127.0.0.1:1", "--scheduler-name=a,b"}, nil},
-		"a device configuration":         {[]string{"--url=127.0.0.1:1", "--device-config=ns/name"}, nil},
-		"nobody can call":                {nil, []string{"neither --certificate-dir nor --url is given"}},
-		"both ways":                      {[]string{"--url=127.0.0.1:1", "--certificate-dir=/c"}, []string{"exclude each other"}},
-		"a URL without a port":           {[]string{"--url=https://127.0.0.1"}, []string{"want host:port"}},
-		"a configuration of no place":    {[]string{"--url=127.0.0.1:1", "--device-config=name"}, []string{"write namespace/name"}},
-		"a configuration too deep":       {[]string{"--url=127.0.0.1:1", "--device-config=a/b/c"}, []string{"write namespace/name"}},
-		"another writer":                 {[]string{"--url=127.0.0.1:1", "--placement-writer=a", "--placement-writer=b"}, nil},
-		"a writer without a name":        {[]string{"--url=127.0.0.1:1", "--placement-writer=a,,b"}, []string{"--placement-writer"}},
+		"as the chart has it":            {[]string{"--certificate-dir=/c"}, nil},
+		"two schedulers":                 {[]string{"--certificate-dir=/c", "--scheduler-name=a,b"}, nil},
+		"a device configuration":         {[]string{"--certificate-dir=/c", "--device-config=ns/name"}, nil},
+		"no certificate":                 {nil, []string{"--certificate-dir must not be empty"}},
+		"a configuration of no place":    {[]string{"--certificate-dir=/c", "--device-config=name"}, []string{"write namespace/name"}},
+		"a configuration too deep":       {[]string{"--certificate-dir=/c", "--device-config=a/b/c"}, []string{"write namespace/name"}},
+		"another writer":                 {[]string{"--certificate-dir=/c", "--placement-writer=a", "--placement-writer=b"}, nil},
+		"a writer without a name":        {[]string{"--certificate-dir=/c", "--placement-writer=a,,b"}, []string{"--placement-writer"}},
 		"devices nobody asked for":       {[]string{"--certificate-dir=/c", "--unasked-devices=void", "--asked-by=nvidia.com/gpu"}, nil},
 		"a policy that there is not":     {[]string{"--certificate-dir=/c", "--unasked-devices=forbid"}, []string{"--unasked-devices", "write allow, void or deny"}},
-		"a policy without the chart":     {[]string{"--url=127.0.0.1:1", "--unasked-devices=deny"}, []string{"--unasked-devices=deny", "the chart registers"}},
-		"several mistakes, all reported": {[]string{"--port=0", "--namespace=", "--serving-secret=", "--scheduler-name="}, []string{"--certificate-dir", "--port=0", "--namespace", "--serving-secret", "--scheduler-name"}},
+		"several mistakes, all reported": {[]string{"--port=0", "--scheduler-name="}, []string{"--certificate-dir", "--port=0", "--scheduler-name"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -58,25 +52,6 @@ func TestCommandLinesAndWhatIsWrongWithThem(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestItListensWhereTheURLPoints(t *testing.T) {
-	for args, want := range map[string]string{
-		"--url=https://127.0.0.1:9443":                          "127.0.0.1",
-		"--url=127.0.0.1:9443 --bind-address=0.0.0.0":           "0.0.0.0",
-		"--certificate-dir=/c":                                  "",
-		"--url=[::1]:9443":                                      "::1",
-		"--certificate-dir=/c --bind-address=10.0.0.1 --port=1": "10.0.0.1",
-	} {
-		o, err := parse(strings.Fields(args)...)
-		if err != nil {
-			t.Errorf("%s: %v", args, err)
-			continue
-		}
-		if got := o.listenHost(); got != want {
-			t.Errorf("%s: listens on %q, want %q", args, got, want)
-		}
 	}
 }
 

@@ -21,8 +21,7 @@ import (
 )
 
 // runParts runs the parts in the order in which they need each other: pods are judged by the
-// configuration, and the port opens when there is a certificate that the API server trusts,
-// so that an open port means that pods are looked at.
+// configuration, so the port opens when that is known.
 func (s *server) runParts(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -35,7 +34,7 @@ func (s *server) runParts(ctx context.Context) error {
 		})
 	}
 	run("follow the configuration", s.config.Run)
-	run("keep the certificates", s.keepCertificates)
+	run("follow the certificate", s.certificate.Start)
 	err := s.serveReviews(ctx)
 	cancel(err)
 	parts.Wait()
@@ -45,27 +44,15 @@ func (s *server) runParts(ctx context.Context) error {
 	return nil
 }
 
-// keepCertificates keeps the certificates as soon as the configuration can be read.
-func (s *server) keepCertificates(ctx context.Context) error {
+func (s *server) serveReviews(ctx context.Context) error {
 	if s.config.Wait(ctx) != nil {
 		return nil
 	}
 	s.noteConfig(s.config.Current())
 	select {
 	case <-s.read:
-		return s.certificates.Start(ctx)
 	case <-ctx.Done():
 		return nil
-	}
-}
-
-func (s *server) serveReviews(ctx context.Context) error {
-	for _, until := range []<-chan struct{}{s.read, s.certificates.Serving()} {
-		select {
-		case <-until:
-		case <-ctx.Done():
-			return nil
-		}
 	}
 	if err := s.hooks.Start(ctx); err != nil {
 		return fmt.Errorf("serve admission reviews: %w", err)
@@ -90,7 +77,7 @@ func (s *server) serveMetrics(ctx context.Context) error {
 func (s *server) checkLiveness(*http.Request) error { return nil }
 
 // newWatcher follows the device configuration, which can rename the resources.
-func newWatcher(client kubernetes.Interface, o *options, m *gauges, changed func(live.Value)) *live.Watcher {
+func newWatcher(client kubernetes.Interface, o *options, problems prometheus.Counter, changed func(live.Value)) *live.Watcher {
 	log := ctrl.Log.WithName("configuration")
 	l := live.Options{
 		Client: client,
@@ -99,7 +86,7 @@ func newWatcher(client kubernetes.Interface, o *options, m *gauges, changed func
 			changed(v)
 		},
 		Problem: func(r live.Report) {
-			m.problems.Add(float64(len(r.Problems)))
+			problems.Add(float64(len(r.Problems)))
 			for _, p := range r.Problems {
 				log.Error(errors.New(p.String()), "a problem of the configuration; what was in force before stays so",
 					"configMap", r.Source.Namespace+"/"+r.Source.Name)
@@ -112,29 +99,21 @@ func newWatcher(client kubernetes.Interface, o *options, m *gauges, changed func
 	return live.New(l)
 }
 
-// gauges are the metrics of the process itself.
-type gauges struct {
-	expiry   prometheus.Gauge
-	problems prometheus.Counter
-}
-
-func newGauges(registry prometheus.Registerer) (*gauges, error) {
-	m := &gauges{
-		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "deviceshare_webhook_certificate_expiry_seconds",
-			Help: "End of the serving certificate, in seconds since 1970. Whoever makes it renews it at two thirds of its life.",
-		}),
-		problems: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "deviceshare_webhook_config_problems_total",
-			Help: "Problems found in the ConfigMaps that the webhook reads.",
-		}),
-	}
-	for _, c := range []prometheus.Collector{m.expiry, m.problems} {
+// newProblems returns the counter of what is wrong in the ConfigMaps, and registers it with the
+// gauge of the certificate's end.
+func newProblems(registry prometheus.Registerer, expiry func() time.Time) (prometheus.Counter, error) {
+	problems := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "deviceshare_webhook_config_problems_total",
+		Help: "Problems found in the ConfigMaps that the webhook reads.",
+	})
+	end := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "deviceshare_webhook_certificate_expiry_seconds",
+		Help: "End of the serving certificate, in seconds since 1970. Whoever makes it renews it at two thirds of its life.",
+	}, func() float64 { return float64(expiry().Unix()) })
+	for _, c := range []prometheus.Collector{end, problems} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
-	return m, nil
+	return problems, nil
 }
-
-func (m *gauges) setExpiry(end time.Time) { m.expiry.Set(float64(end.Unix())) }

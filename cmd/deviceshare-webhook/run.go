@@ -12,14 +12,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -28,7 +26,6 @@ import (
 	"deviceshare/config/live"
 	"deviceshare/plugins/admission"
 	"deviceshare/plugins/admission/certificate"
-	"deviceshare/plugins/admission/registration"
 )
 
 // run puts the parts together and serves until ctx ends, and for a moment longer.
@@ -90,31 +87,16 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 
 // server holds the parts that know of each other.
 type server struct {
-	options *options
-	// direct talks to the API server without a cache, which would list and watch
-	// Secrets.
-	direct       client.Client
-	clientset    kubernetes.Interface
-	config       *live.Watcher
-	certificates certificateSource
-	hooks        webhook.Server
-	exit         exit
+	options     *options
+	clientset   kubernetes.Interface
+	config      *live.Watcher
+	certificate *certificate.Mounted
+	hooks       webhook.Server
+	exit        exit
 	// read is closed once the configuration was known: a later mistake leaves in force
 	// what was before it.
 	read     chan struct{}
 	readOnce sync.Once
-}
-
-// certificateSource are where the serving certificate comes from: a directory, or a keeper that
-// makes it.
-type certificateSource interface {
-	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Ready says why clients refuse what is served.
-	Ready(*http.Request) error
-	// Serving returns a channel that is closed when there is a certificate.
-	Serving() <-chan struct{}
-	// Start keeps the certificate up to date until ctx ends.
-	Start(ctx context.Context) error
 }
 
 // noteConfig notes that a configuration can be read.
@@ -139,7 +121,7 @@ func (s *server) requireConfig() error {
 
 // checkReadiness is the readiness check.
 func (s *server) checkReadiness(r *http.Request) error {
-	return errors.Join(s.requireConfig(), s.certificates.Ready(r))
+	return errors.Join(s.requireConfig(), s.certificate.Ready(r))
 }
 
 // Settings implements admission.SettingsSource.
@@ -150,68 +132,26 @@ func (s *server) Settings() admission.Settings {
 	return out
 }
 
-// Publish implements certificate.Publisher for a webhook that is reached by --url: it has no
-// chart, and registers itself.
-func (s *server) Publish(ctx context.Context, bundle []byte) error {
-	return registration.Apply(ctx, s.direct, registration.Registration{
-		Target: s.options.urlTarget(), Excluded: []string{s.options.namespace}, Writers: s.options.writers,
-		Scheduler: s.options.schedulers[0], Names: s.config.Current().Device.Names(),
-	}, bundle)
-}
-
-// newClient returns a client that caches nothing.
-func newClient(cfg *rest.Config) (client.Client, error) {
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register the APIs: %w", err)
-	}
-	direct, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return direct, nil
-}
-
 func newServer(cfg *rest.Config, o *options, registry prometheus.Registerer) (*server, error) {
-	direct, err := newClient(cfg)
-	if err != nil {
-		return nil, err
-	}
 	clientset, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	m, err := newGauges(registry)
+	s := &server{options: o, clientset: clientset, read: make(chan struct{})}
+	if s.certificate, err = certificate.NewMounted(o.certificateDir, clock.RealClock{}, ctrl.Log.WithName("certificate")); err != nil {
+		return nil, err
+	}
+	problems, err := newProblems(registry, s.certificate.NotAfter)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{options: o, direct: direct, clientset: clientset, read: make(chan struct{})}
-	s.config = newWatcher(clientset, o, m, s.noteConfig)
-	if s.certificates, err = s.newCertificates(m.setExpiry); err != nil {
-		return nil, fmt.Errorf("prepare the certificates: %w", err)
-	}
+	s.config = newWatcher(clientset, o, problems, s.noteConfig)
 	handlers, err := admission.NewHandlers(s, registry)
 	if err != nil {
 		return nil, err
 	}
-	s.hooks = webhook.NewServer(webhook.Options{Host: o.listenHost(), Port: o.port, TLSOpts: []func(*tls.Config){
-		func(c *tls.Config) { c.GetCertificate = s.certificates.GetCertificate; c.MinVersion = tls.VersionTLS12 }}})
+	s.hooks = webhook.NewServer(webhook.Options{Host: o.bindAddress, Port: o.port, TLSOpts: []func(*tls.Config){
+		func(c *tls.Config) { c.GetCertificate = s.certificate.GetCertificate; c.MinVersion = tls.VersionTLS12 }}})
 	handlers.Register(leavingServer{s.hooks, &s.exit})
 	return s, nil
-}
-
-// newCertificates returns the source of the serving certificate that the options name.
-func (s *server) newCertificates(onServe func(end time.Time)) (certificateSource, error) {
-	o, log := s.options, ctrl.Log.WithName("certificates")
-	if o.certificateDir != "" {
-		return certificate.NewMounted(o.certificateDir, clock.RealClock{}, log, onServe)
-	}
-	installer, err := certificate.NewInstaller(certificate.Options{
-		Client: s.direct, Namespace: o.namespace, Authorities: o.secrets.authorities, Serving: o.secrets.serving,
-		Hosts: o.urlTarget().Hosts(), Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{}, Publisher: s, Log: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return certificate.NewRenewer(installer, onServe), nil
 }

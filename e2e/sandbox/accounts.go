@@ -4,13 +4,13 @@ package sandbox
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,28 +71,52 @@ func (c *Cluster) installAccounts(ctx context.Context) error {
 			return fmt.Errorf("create %s %s of the manifests: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
-	return c.letWebhookRegister(ctx)
+	return nil
 }
 
-// letWebhookRegister gives the webhook the rights that it needs outside of the cluster only: there
-// no chart has created its configurations and Secrets, and no Job makes its certificate.
-func (c *Cluster) letWebhookRegister(ctx context.Context) error {
-	const name = "sandbox-webhook"
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"create", "get", "patch"},
-			Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "get", "update"}},
-	}}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: User(Webhook)}}}
-	if _, err := c.client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create ClusterRole %s: %w", name, err)
+// registerWebhook creates the webhook configurations of the manifests for a webhook that is a
+// process of its own: it is called by its address, and the sandbox's authority signs for it.
+func (c *Cluster) registerWebhook(ctx context.Context) error {
+	ca, err := os.ReadFile(c.layout.cert("ca"))
+	if err != nil {
+		return fmt.Errorf("register the webhook: %w", err)
 	}
-	if _, err := c.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create ClusterRoleBinding %s: %w", name, err)
+	group := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+	kinds := map[string]schema.GroupVersionResource{
+		"MutatingWebhookConfiguration":   group.WithResource("mutatingwebhookconfigurations"),
+		"ValidatingWebhookConfiguration": group.WithResource("validatingwebhookconfigurations"),
+	}
+	all, err := objects(filepath.Join(c.layout.repo, "manifests", "install", "deviceshare.yaml"), kinds)
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		if err := callByAddress(o, fmt.Sprintf("127.0.0.1:%d", c.ports.Webhook), ca); err != nil {
+			return fmt.Errorf("register the webhook: %w", err)
+		}
+		// Whatever is there has the port and the authority of an earlier start.
+		if _, err := c.dynamic.Resource(kinds[o.GetKind()]).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "sandbox", Force: true}); err != nil {
+			return fmt.Errorf("register the webhook: apply %s: %w", o.GetKind(), err)
+		}
 	}
 	return nil
+}
+
+// callByAddress replaces the Service in a webhook configuration.
+func callByAddress(configuration *unstructured.Unstructured, address string, ca []byte) error {
+	hooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+	if err != nil {
+		return fmt.Errorf("read %s: %w", configuration.GetKind(), err)
+	}
+	for _, h := range hooks {
+		hook := h.(map[string]any)
+		path, ok, err := unstructured.NestedString(hook, "clientConfig", "service", "path")
+		if err != nil || !ok {
+			return fmt.Errorf("%s: webhook %v has no path of a Service", configuration.GetKind(), hook["name"])
+		}
+		hook["clientConfig"] = map[string]any{"url": "https://" + address + path, "caBundle": base64.StdEncoding.EncodeToString(ca)}
+	}
+	return unstructured.SetNestedSlice(configuration.Object, hooks, "webhooks")
 }
 
 // objects reads what a file of manifests has of some kinds, in its order.

@@ -282,6 +282,11 @@ func (c *Cluster) startProduct(ctx context.Context) error {
 			c.opts.Progress("  without the " + p.name + ": " + filepath.Base(p.path) + " is not built")
 			continue
 		}
+		if p.name == Webhook {
+			if err := c.registerWebhook(ctx); err != nil {
+				return err
+			}
+		}
 		there = append(there, p)
 	}
 	return c.startAll(ctx, there)

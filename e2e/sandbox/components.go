@@ -138,7 +138,7 @@ func (c *Cluster) webhook() component {
 	l := c.layout
 	out := c.define(Webhook, productBinary(c.opts, l, Webhook),
 		"--kubeconfig="+l.kubeconfig(Webhook), flag("port", c.ports.Webhook),
-		"--namespace="+Namespace, fmt.Sprintf("--url=127.0.0.1:%d", c.ports.Webhook),
+		"--bind-address=127.0.0.1", "--certificate-dir="+l.webhookDir(),
 		fmt.Sprintf("--health-address=127.0.0.1:%d", c.ports.WebhookHealth),
 		fmt.Sprintf("--metrics-address=127.0.0.1:%d", c.ports.WebhookMetrics))
 	out.ready = both(askHTTP("http", c.ports.WebhookHealth, "/readyz"), both(askPort(c.ports.Webhook), c.askRegistered))

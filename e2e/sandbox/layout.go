@@ -49,6 +49,7 @@ func (l layout) log(component string) string   { return l.in("logs", component+"
 func (l layout) kubeconfig(user string) string { return l.in("pki", user+".kubeconfig") }
 func (l layout) cert(name string) string       { return l.in("pki", name+".crt") }
 func (l layout) key(name string) string        { return l.in("pki", name+".key") }
+func (l layout) webhookDir() string            { return l.in("webhook") }
 func (l layout) lockFile() string              { return l.state + ".lock" }
 func (l layout) statusFile() string            { return l.in("status.json") }
 func (l layout) addressesFile() string         { return l.in("addresses") }
@@ -98,7 +99,7 @@ func servicesOf(part int) netip.Prefix {
 // makeDirs creates the directories of a fresh state.
 func (l layout) makeDirs() error {
 	dirs := []string{l.in("logs"), l.in("pki"), l.in("config", "cni"), l.cdiDir(), l.devDir(), l.gpuDir(), filepath.Join(l.libDir(), "standin"),
-		l.kubeletRoot(), l.podLogs(), l.in("etcd"), l.in("device-plugin"), l.in("webhook"), l.in("sysctl")}
+		l.kubeletRoot(), l.podLogs(), l.in("etcd"), l.in("device-plugin"), l.webhookDir(), l.in("sysctl")}
 	for _, d := range dirs {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return fmt.Errorf("create state directory: %w", err)

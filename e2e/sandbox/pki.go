@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -185,5 +186,23 @@ func makePKI(l layout, server, nodeIP string, o Options) error {
 			return err
 		}
 	}
+	if err := mountCertificate(l); err != nil {
+		return err
+	}
 	return ca.kubeconfig(l.adminKubeconfig(), "admin", server)
+}
+
+// mountCertificate puts the webhook's certificate where it finds it, as a kubelet would from a
+// Secret.
+func mountCertificate(l layout) error {
+	for from, to := range map[string]string{l.cert(Webhook): "tls.crt", l.key(Webhook): "tls.key"} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return fmt.Errorf("mount the webhook's certificate: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(l.webhookDir(), to), text, 0o600); err != nil {
+			return fmt.Errorf("mount the webhook's certificate: %w", err)
+		}
+	}
+	return nil
 }

@@ -6,11 +6,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -87,6 +91,44 @@ func TestOurComponentsAreTheAccountsOfTheManifests(t *testing.T) {
 		}) {
 			t.Errorf("the manifests have no account %s", account)
 		}
+	}
+}
+
+func TestTheWebhookIsCalledByItsAddressUnderACertificateOfTheSandbox(t *testing.T) {
+	l := madePKI(t)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(l.webhookDir(), "tls.crt"), filepath.Join(l.webhookDir(), "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(l.cert("ca"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := objects("../../manifests/install/deviceshare.yaml", map[string]schema.GroupVersionResource{"MutatingWebhookConfiguration": {}, "ValidatingWebhookConfiguration": {}})
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d configurations, %v", len(all), err)
+	}
+	var urls []string
+	for _, o := range all {
+		if err := callByAddress(o, "127.0.0.1:9443", ca); err != nil {
+			t.Fatal(err)
+		}
+		var got admissionv1.ValidatingWebhookConfiguration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, hook := range got.Webhooks {
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(hook.ClientConfig.CABundle)
+			if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1"}); err != nil || hook.ClientConfig.Service != nil {
+				t.Errorf("%s: %v, service %v", hook.Name, err, hook.ClientConfig.Service)
+			}
+			urls = append(urls, *hook.ClientConfig.URL)
+		}
+	}
+	slices.Sort(urls)
+	if want := []string{"https://127.0.0.1:9443/guard", "https://127.0.0.1:9443/mutate", "https://127.0.0.1:9443/validate"}; !slices.Equal(urls, want) {
+		t.Errorf("it is called at %q, want %q", urls, want)
 	}
 }
 

@@ -31,7 +31,7 @@
 // completed one by one, and a refusal appears in the events of the ReplicaSet or Job that
 // tried to create the pod. Pods in excluded namespaces, mirror pods of the kubelet, and, but for
 // voiding, pods that ask for none of the resources or are plainly right cause no call at all
-// (package registration).
+// (the chart, webhook-registration.yaml).
 //
 // A pod that asks for the resources and names a third scheduler is admitted with a
 // warning. That scheduler may be another Volcano of the same cluster, so refusing would be

@@ -5,17 +5,13 @@ package admission
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -24,12 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-
-	"deviceshare/plugins/admission/certificate"
 )
 
 // settingsFunc is a source that is one function.
@@ -121,43 +113,14 @@ func counts(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	return out
 }
 
-// trusting publishes into a pool.
-type trusting struct{ *x509.CertPool }
-
-func (p trusting) Publish(_ context.Context, bundle []byte) error {
-	p.AppendCertsFromPEM(bundle)
-	return nil
-}
-
-// serve runs both halves behind TLS with certificates of a real keeper, and
-// returns the address and what the API server would trust.
-func serve(t *testing.T, h *Handlers) (string, *x509.CertPool) {
+// serve runs all halves behind TLS, and returns the address and a client that trusts it.
+func serve(t *testing.T, h *Handlers) (string, *http.Client) {
 	t.Helper()
-	pool := x509.NewCertPool()
-	installer, err := certificate.NewInstaller(certificate.Options{
-		Client: fake.NewFakeClient(), Namespace: "ns", Authorities: "a", Serving: "s",
-		Hosts: []string{"127.0.0.1"}, Policy: certificate.DefaultPolicy(), Clock: clock.RealClock{}, Log: logr.Discard(),
-		Publisher: trusting{pool},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	keeper := certificate.NewRenewer(installer, func(time.Time) {})
-	if err := keeper.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	hooks := webhook.NewServer(webhook.Options{})
 	h.Register(hooks)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: hooks.WebhookMux(), ReadHeaderTimeout: time.Second,
-		TLSConfig: &tls.Config{GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12}}
-	done := make(chan error, 1)
-	go func() { done <- server.ServeTLS(listener, "", "") }()
-	t.Cleanup(func() { _ = server.Close(); <-done })
-	return listener.Addr().String(), pool
+	server := httptest.NewTLSServer(hooks.WebhookMux())
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String(), server.Client()
 }
 
 func review(t *testing.T, client *http.Client, url string, pod *corev1.Pod) *admissionv1.AdmissionResponse {
@@ -185,8 +148,7 @@ func review(t *testing.T, client *http.Client, url string, pod *corev1.Pod) *adm
 }
 
 func TestAReviewOverTLSAsTheAPIServerSendsIt(t *testing.T) {
-	address, pool := serve(t, newTestHandlers(t, defaults()))
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	address, client := serve(t, newTestHandlers(t, defaults()))
 	defer client.CloseIdleConnections()
 
 	pod := podOf(container("a", amounts{memory: "1000"}))
@@ -219,8 +181,7 @@ func TestAPanicBreaksTheCallInsteadOfRefusingThePod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, pool := serve(t, h)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
+	address, client := serve(t, h)
 	defer client.CloseIdleConnections()
 	req := creation(mustJSON(t, podOf(container("a", nil)))).AdmissionRequest
 	body := mustJSON(t, admissionv1.AdmissionReview{

@@ -121,12 +121,6 @@ func schedulerKeys() []string {
 	return append(PlacementKeys(), wire.PodToAllocate, wire.PodTime, wire.PodBindPhase, wire.PodBindTime)
 }
 
-// KeyPrefixes are, in lower case, how all annotations and labels begin of which Review may say
-// something, but for those of schedulerKeys that begin otherwise.
-func KeyPrefixes() []string {
-	return []string{wire.Family, "volcano.sh/gpu-", "volcano.sh/use-gpu", "volcano.sh/nouse-gpu", "nvidia.com/", "hami.io/"}
-}
-
 // PlacementKeys are the annotations by which a pod holds devices: whoever changes
 // them on a pod that runs takes devices from others, or gives away its own.
 func PlacementKeys() []string {

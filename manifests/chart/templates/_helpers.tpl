@@ -138,7 +138,7 @@ matchExpressions:
 {{- get (dict "job" "deviceshare-webhook-serving" "cert-manager" "deviceshare-webhook-issued" "existing" $c.secret) $c.from -}}
 {{- end -}}
 
-{{- /* What a Job does that makes or renews the webhook's certificates. */ -}}
+{{- /* What a Job does that makes or renews the webhook's certificate. */ -}}
 {{- define "deviceshare.certify" -}}
 backoffLimit: 3
 activeDeadlineSeconds: 900
@@ -161,7 +161,6 @@ template:
           - certify
           - --namespace={{ .Release.Namespace }}
           - --service-name=deviceshare-webhook
-          - --authorities-secret=deviceshare-webhook-certificates
           - --serving-secret=deviceshare-webhook-serving
           {{- if ne .Values.unaskedDevices.policy "allow" }}
           - --unasked

@@ -1,33 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificate makes, stores, renews and serves the webhook's TLS material,
-// so that an installation needs no certificate manager.
+// Package certificate makes, renews and serves the webhook's certificate, so that an
+// installation needs no certificate manager.
 //
-// There are two Secrets. One holds the authorities (CAs) with their keys: only the
-// [Installer] reads it, which runs for a moment in a Job with an account of its own.
-// The other holds the serving certificate, which the servers mount. Rotation never
-// breaks a client, because trust is handed over in this order:
+// There is no CA. The certificate is self-signed, and clients trust itself: the caBundle of the
+// webhook configurations holds it. So no key exists that could sign another one, and all there
+// is fits into one Secret. Rotation never breaks a client, because the next certificate is
+// trusted before it is served:
 //
-//	age of the CA   0                     2/3                               1
-//	old CA          |---- signs ----------|-- signs --|-- trusted --|
-//	new CA                                |-- trusted-|---- signs --------------- ...
-//	                                      ^           ^             ^
-//	                                      created     Handover      Retire
+//	age      0                     2/3          2/3 + 1 hour             1
+//	old      |------- served -------|--- served ---|------ trusted ------|
+//	next                            |--- trusted --|------ served ------- ...
+//	                                ^ made,        ^ served, when a run finds that
+//	                                  published      an hour has passed
 //
-// A new CA is published in the trust bundle first, and signs only when the bundle has
-// had time (Policy.Handover) to reach every API server. The old one stays in the bundle
-// until every server has had time (Policy.Retire) to read the certificate of the new
-// one. The serving certificate is renewed at two thirds of its life.
+// The old certificate stays trusted until it expires, for servers that have not read the next
+// one. The hour counts from when the caBundle was last seen to change, which the Secret records.
+// If no certificate can be served (at the first run, or when all have expired), the next one is
+// served as soon as it is published.
 //
-// A Job may be killed before it has published an authority. One that is not known half a handover
-// later is replaced.
-//
-// An authority whose key another version kept where servers could read it is Shared: it
-// is replaced in the same order at the next run. An authority whose key is lost is
-// Retired: it stays trusted for as long as a server may serve its certificate.
-//
-// What to do at a moment is decided by [Due], which is pure; [Renew] does it;
-// [Installer] stores and publishes the result. In a cluster servers read their files
-// with [Mounted]. A server outside of a cluster has no Job, and runs the Installer itself
-// in a [Renewer].
+// [State.Due] decides, and is pure. [Installer] runs in a Job: it stores, publishes and hands
+// over. Servers read their files with [Mounted].
 package certificate

@@ -4,263 +4,300 @@ package certificate
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
+	"math/big"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-const authoritiesName, servingName = "authorities", "serving"
+var secretKey = client.ObjectKey{Namespace: "ns", Name: "serving"}
 
-// bundles is what API servers see: the bundle that was published last.
-type bundles struct {
-	mu   sync.Mutex
-	last []byte
-	err  error
-}
-
-func (b *bundles) Publish(_ context.Context, bundle []byte) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err != nil {
-		return b.err
+// installed is an API server with what the chart makes: the Secret with data, and configurations of
+// three webhooks.
+func installed(data map[string][]byte) client.Client {
+	hook := func(name string) admissionv1.MutatingWebhook {
+		return admissionv1.MutatingWebhook{Name: name, ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "ns", Name: "webhook"}}}
 	}
-	b.last = bundle
-	return nil
+	return fake.NewClientBuilder().WithObjects(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretKey.Namespace, Name: secretKey.Name}, Data: data},
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "deviceshare"}, Webhooks: []admissionv1.MutatingWebhook{hook("mutate")}},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "deviceshare"}, Webhooks: []admissionv1.ValidatingWebhook{
+			{Name: "validate", ClientConfig: hook("").ClientConfig}, {Name: "guard", ClientConfig: hook("").ClientConfig}}},
+	).Build()
 }
 
-func (b *bundles) get() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.last
-}
-
-func (b *bundles) set(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.err = err
-}
-
-func newTestInstaller(t *testing.T, c client.Client, clock *testingclock.FakeClock, publisher Publisher) *Installer {
+// bundlesOf is what API servers trust, by the names of webhooks.
+func bundlesOf(t *testing.T, c client.Client) map[string][]byte {
 	t.Helper()
-	i, err := NewInstaller(Options{Client: c, Namespace: "ns", Authorities: authoritiesName, Serving: servingName,
-		Hosts: hosts, Policy: DefaultPolicy(), Clock: clock, Publisher: publisher, Log: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
+	m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	for _, o := range []client.Object{m, v} {
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "deviceshare"}, o); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return i
+	return map[string][]byte{"mutate": m.Webhooks[0].ClientConfig.CABundle,
+		"validate": v.Webhooks[0].ClientConfig.CABundle, "guard": v.Webhooks[1].ClientConfig.CABundle}
 }
 
-func mustSync(t *testing.T, i *Installer) State {
-	t.Helper()
-	s, err := i.Sync(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// chartSecrets are the two Secrets as the chart creates them, with data.
-func chartSecrets(authorities, serving map[string][]byte) []client.Object {
-	named := func(name string, data map[string][]byte) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: data}
-	}
-	return []client.Object{named(authoritiesName, authorities), named(servingName, serving)}
-}
-
-func secretOf(t *testing.T, c client.Client, name string) map[string][]byte {
+func secretOf(t *testing.T, c client.Client) map[string][]byte {
 	t.Helper()
 	secret := &corev1.Secret{}
-	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, secret); err != nil {
+	if err := c.Get(t.Context(), secretKey, secret); err != nil {
 		t.Fatal(err)
 	}
 	return secret.Data
 }
 
-func asObjects(secrets []client.Object) client.Client {
-	return fake.NewClientBuilder().WithObjects(secrets...).Build()
+// requireTrusted calls what is served from an API server.
+func requireTrusted(t *testing.T, c client.Client, now time.Time) {
+	t.Helper()
+	for hook, bundle := range bundlesOf(t, c) {
+		if err := verify(secretOf(t, c), bundle, now); err != nil {
+			t.Errorf("webhook %s: %v", hook, err)
+		}
+	}
 }
 
-func TestJobsThatStartTogetherAgreeOnOneAuthority(t *testing.T) {
-	for range 20 {
+func newTestInstaller(c client.Client, clock *testingclock.FakeClock) *Installer {
+	return &Installer{Client: c, Secret: secretKey, Configurations: Configurations(false), Hosts: hosts, Clock: clock, Log: logr.Discard()}
+}
+
+func mustSync(t *testing.T, i *Installer) {
+	t.Helper()
+	if err := i.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJobsThatStartTogetherAgreeOnOneCertificate(t *testing.T) {
+	for range 10 {
 		clock := testingclock.NewFakeClock(epoch)
-		c := asObjects(chartSecrets(nil, nil))
-		var seen bundles
+		c := installed(nil)
 		var wg sync.WaitGroup
 		for range 3 {
-			i := newTestInstaller(t, c, clock, &seen)
+			i := newTestInstaller(c, clock)
 			wg.Go(func() {
-				if _, err := i.Sync(t.Context()); err != nil {
+				err := i.Sync(t.Context())
+				for apierrors.IsConflict(err) {
+					err = i.Sync(t.Context())
+				}
+				if err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		if err := verify(secretOf(t, c, servingName), seen.get(), epoch); err != nil {
-			t.Errorf("what is served: %v", err)
-		}
-		if n := strings.Count(string(secretOf(t, c, authoritiesName)[AuthoritiesKey]), "BEGIN CERTIFICATE"); n != 1 {
-			t.Errorf("%d authorities", n)
+		requireTrusted(t, c, epoch)
+		if n := strings.Count(string(bundlesOf(t, c)["guard"]), "BEGIN CERTIFICATE"); n != 1 {
+			t.Errorf("%d certificates are trusted", n)
 		}
 	}
 }
 
-// rival changes a Secret between another installer's read and write, times times.
-type rival struct {
-	client.Client
-	times int
-}
-
-func (r *rival) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	if r.times > 0 {
-		r.times--
-		theirs := &corev1.Secret{}
-		if err := r.Get(ctx, client.ObjectKeyFromObject(o), theirs); err != nil {
-			return err
-		}
-		theirs.Labels = map[string]string{"touched": strings.Repeat("x", r.times%60)}
-		if err := r.Client.Update(ctx, theirs); err != nil {
-			return err
-		}
-	}
-	return r.Client.Update(ctx, o, opts...)
-}
-
-func TestALostRaceForTheSecretIsRepeatedAndEnds(t *testing.T) {
-	for name, tt := range map[string]struct {
-		lost int
-		ok   bool
-	}{
-		"lost once":      {1, true},
-		"lost endlessly": {1000, false},
-	} {
-		t.Run(name, func(t *testing.T) {
+// A Job that is overtaken at any of its writes is told so, and what the other one has done holds.
+func TestAJobThatIsOvertakenChangesNothingOfTheOther(t *testing.T) {
+	for _, age := range []time.Duration{0, 61 * day, 61*day + handover, 1000 * day} {
+		for write := range 4 {
 			clock := testingclock.NewFakeClock(epoch)
-			r := &rival{Client: asObjects(chartSecrets(nil, nil))}
-			var seen bundles
-			i := newTestInstaller(t, r, clock, &seen)
-			mustSync(t, i)
-			clock.Step(70 * day)
-			r.times = tt.lost
-			if _, err := i.Sync(t.Context()); (err == nil) != tt.ok {
-				t.Errorf("Sync: %v", err)
+			c := installed(nil)
+			for at := time.Duration(0); at < min(age, 61*day+handover); at = map[time.Duration]time.Duration{0: 61 * day, 61 * day: age}[at] {
+				clock.SetTime(epoch.Add(at))
+				mustSync(t, newTestInstaller(c, clock))
 			}
-			if err := verify(secretOf(t, r, servingName), seen.get(), clock.Now()); err != nil {
-				t.Errorf("the certificate served afterwards is not trusted: %v", err)
+			clock.SetTime(epoch.Add(age))
+			var theirs map[string][]byte
+			m := &mortal{Client: c, lives: write, overtake: func() {
+				mustSync(t, newTestInstaller(c, clock))
+				theirs = secretOf(t, c)
+			}}
+			if err := newTestInstaller(m, clock).Sync(t.Context()); theirs != nil && !apierrors.IsConflict(err) {
+				t.Errorf("after %s, write %d: %v", age, write, err)
 			}
-		})
+			mustSync(t, newTestInstaller(c, clock))
+			requireTrusted(t, c, clock.Now())
+			if theirs != nil && string(secretOf(t, c)[ServingCertKey]) != string(theirs[ServingCertKey]) {
+				t.Errorf("after %s, write %d: the other's certificate is gone", age, write)
+			}
+		}
 	}
 }
 
 func TestForeignSecretsAreLeftAloneAndDamagedOnesAreReplaced(t *testing.T) {
-	foreign := map[string][]byte{"tls.crt": []byte("somebody's")}
-	damaged := map[string][]byte{FormatKey: []byte(Format), AuthoritiesKey: []byte("?"), ServingCertKey: []byte("?")}
 	for name, tt := range map[string]struct {
-		authorities, serving map[string][]byte
-		ok                   bool
+		data map[string][]byte
+		ok   bool
 	}{
-		"foreign authorities": {foreign, nil, false},
-		"foreign serving":     {nil, foreign, false},
-		"damaged authorities": {damaged, nil, true},
-		"damaged serving":     {nil, damaged, true},
-		"both empty":          {nil, nil, true},
+		"foreign": {map[string][]byte{"tls.crt": []byte("somebody's")}, false},
+		"damaged": {map[string][]byte{formatKey: []byte(format), ServingCertKey: []byte("?"), nextKeyKey: []byte("?"), bundleKey: []byte("?")}, true},
+		"empty":   {nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := asObjects(chartSecrets(tt.authorities, tt.serving))
-			var seen bundles
-			i := newTestInstaller(t, c, testingclock.NewFakeClock(epoch), &seen)
-			_, err := i.Sync(t.Context())
-			if (err == nil) != tt.ok {
+			c := installed(tt.data)
+			err := newTestInstaller(c, testingclock.NewFakeClock(epoch)).Sync(t.Context())
+			if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, ErrForeign) {
 				t.Fatalf("Sync: %v", err)
 			}
-			if !tt.ok {
-				if !errors.Is(err, ErrForeign) || seen.get() != nil {
-					t.Errorf("%v; published %q", err, seen.get())
-				}
-				return
-			}
-			if err := verify(secretOf(t, c, servingName), seen.get(), epoch); err != nil {
-				t.Error(err)
+			if tt.ok {
+				requireTrusted(t, c, epoch)
+			} else if bundlesOf(t, c)["guard"] != nil || string(secretOf(t, c)["tls.crt"]) != "somebody's" {
+				t.Error("somebody's Secret was used")
 			}
 		})
 	}
 }
 
-// oneSecret is how versions before kept everything in the one Secret that servers read.
-func oneSecret(t *testing.T, s State) map[string][]byte {
-	t.Helper()
-	authorities, serving := encoded(t, s)
-	delete(authorities, OwnKey)
-	for _, key := range []string{ServingCertKey, ServingKeyKey, BundleKey} {
-		authorities[key] = serving[key]
+// Configurations that were made again trust nobody: a handover that was going on begins again, and
+// the next certificate is not served to clients that have just learned of it.
+func TestAHandoverBeginsAgainWhenTheConfigurationsAreMadeAgain(t *testing.T) {
+	clock := testingclock.NewFakeClock(epoch)
+	c := installed(nil)
+	i := newTestInstaller(c, clock)
+	mustSync(t, i)
+	clock.Step(61 * day)
+	mustSync(t, i)
+	first := secretOf(t, c)[ServingCertKey]
+	v := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "deviceshare"}, v); err != nil {
+		t.Fatal(err)
 	}
-	return authorities
+	v.Webhooks[1].ClientConfig.CABundle = nil
+	if err := c.Update(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		after   time.Duration
+		renewed bool
+	}{{2 * handover, false}, {handover - time.Minute, false}, {time.Minute, true}} {
+		clock.Step(tt.after)
+		mustSync(t, i)
+		requireTrusted(t, c, clock.Now())
+		if renewed := string(secretOf(t, c)[ServingCertKey]) != string(first); renewed != tt.renewed {
+			t.Errorf("%s later: another certificate is served: %v", tt.after, renewed)
+		}
+	}
 }
 
-// After an upgrade servers of both versions serve: the one with the certificate that it made
-// itself. And it may be taken back.
-func TestAnUpgradeFromServersThatKeptTheKeyEndsNobodysTrust(t *testing.T) {
-	before, _ := mustRenew(t, State{}, epoch, hosts)
-	old, oldBundle := oneSecret(t, before), Bundle(before)
-	clock := testingclock.NewFakeClock(epoch.Add(10 * day))
-	c := asObjects(chartSecrets(old, nil))
-	var seen bundles
-	i := newTestInstaller(t, c, clock, &seen)
-	mustSync(t, i)
-	for who, served := range map[string]map[string][]byte{"the old": old, "the new": secretOf(t, c, servingName)} {
-		for which, bundle := range map[string][]byte{"old": oldBundle, "new": seen.get()} {
-			if err := verify(served, bundle, clock.Now()); err != nil {
-				t.Errorf("a client with the %s bundle refuses %s server: %v", which, who, err)
-			}
+// A Job on a node whose clock is weeks ahead publishes a certificate. Others do not wait for that
+// day.
+func TestAHandoverDoesNotWaitForAWrongClock(t *testing.T) {
+	clock := testingclock.NewFakeClock(epoch)
+	c := installed(nil)
+	mustSync(t, newTestInstaller(c, clock))
+	clock.SetTime(epoch.Add(61 * day))
+	if err := newTestInstaller(&mortal{Client: c, lives: 1}, clock).Sync(t.Context()); err == nil {
+		t.Fatal("not killed")
+	}
+	first := secretOf(t, c)[ServingCertKey]
+	for _, at := range []time.Duration{81 * day, 62 * day, 62*day + handover} {
+		if string(secretOf(t, c)[ServingCertKey]) != string(first) {
+			t.Errorf("before %s another certificate is served", at)
 		}
+		clock.SetTime(epoch.Add(at))
+		mustSync(t, newTestInstaller(c, clock))
 	}
-	if got := secretOf(t, c, authoritiesName); got[ServingKeyKey] != nil || string(got[FormatKey]) != Format {
-		t.Errorf("a version that is taken back finds %q of format %q", got[ServingKeyKey], got[FormatKey])
+	requireTrusted(t, c, clock.Now())
+	if string(secretOf(t, c)[ServingCertKey]) == string(first) {
+		t.Error("the handover waits")
 	}
-	// The key that servers could read is worth nothing two days later.
-	for range 9 {
-		clock.Step(6 * time.Hour)
-		mustSync(t, i)
-		if err := verify(secretOf(t, c, servingName), seen.get(), clock.Now()); err != nil {
+}
+
+// issuedByCA is the Secret of versions that had a CA: the certificate is signed by it, and the
+// bundle has the CA alone.
+func issuedByCA(t *testing.T) (data map[string][]byte, bundle []byte) {
+	t.Helper()
+	issue := func(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if parent == nil {
+			parent, signer = template, key
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, key
 	}
-	if err := verify(old, seen.get(), clock.Now()); err == nil {
-		t.Error("what a stolen key signs is trusted for good")
+	ca, caKey := issue(&x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotBefore: epoch, NotAfter: epoch.Add(365 * day),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
+	leaf, key := issue(&x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "webhook"}, NotBefore: epoch, NotAfter: epoch.Add(90 * day),
+		DNSNames: hosts, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca, caKey)
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err = cert.EncodeCertificates(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt, err := cert.EncodeCertificates(leaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]byte{"format": []byte("deviceshare-webhook-certificates 1"), "tls.crt": crt, "tls.key": text, "ca.crt": bundle}, bundle
+}
+
+func TestAnUpgradeFromAVersionWithACAEndsNobodysTrust(t *testing.T) {
+	old, oldBundle := issuedByCA(t)
+	clock := testingclock.NewFakeClock(epoch.Add(10 * day))
+	c := installed(old)
+	i := newTestInstaller(c, clock)
+	for clock.Since(epoch) < 80*day {
+		mustSync(t, i)
+		requireTrusted(t, c, clock.Now())
+		if err := verify(old, bundlesOf(t, c)["guard"], clock.Now()); err != nil {
+			t.Fatalf("an API server refuses a server with the certificate of before: %v", err)
+		}
+		if clock.Since(epoch) < 60*day {
+			if err := verify(secretOf(t, c), oldBundle, clock.Now()); err != nil {
+				t.Fatalf("an API server that has not seen the new bundle refuses the server: %v", err)
+			}
+		}
+		clock.Step(18 * time.Hour)
+	}
+	if string(secretOf(t, c)["tls.crt"]) == string(old["tls.crt"]) {
+		t.Error("the certificate was not renewed")
 	}
 }
 
 func TestInstallTriesAgainUntilItWorksAndSaysAtTheEndWhatFailed(t *testing.T) {
 	clock := testingclock.NewFakeClock(epoch)
-	seen := bundles{err: errors.New("the chart's objects are not there")}
-	i := newTestInstaller(t, asObjects(chartSecrets(nil, nil)), clock, &seen)
+	early := fake.NewClientBuilder().Build()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- i.Install(ctx) }()
-	waiting := func() {
-		for !clock.HasWaiters() {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	waiting()
 	cancel()
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "not there") {
+	if err := newTestInstaller(early, clock).Install(ctx); err == nil || !strings.Contains(err.Error(), "which the chart makes") {
 		t.Errorf("got %v", err)
 	}
-	go func() { done <- i.Install(t.Context()) }()
-	waiting()
-	seen.set(nil)
-	clock.Step(retryEvery)
-	if err := <-done; err != nil {
+	c := installed(nil)
+	if err := newTestInstaller(&mortal{Client: c, lives: 1, overtake: func() {
+		if err := newTestInstaller(c, clock).Sync(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}}, clock).Install(t.Context()); err != nil {
 		t.Error(err)
 	}
+	requireTrusted(t, c, epoch)
 }

@@ -3,7 +3,6 @@
 package certificate
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,204 +10,105 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
-// Keys of the two Secrets. FormatKey, in both, holds Format. Of the authorities' Secret,
-// AuthoritiesKey holds pairs of PEM blocks (certificate, key), the newest last, and OwnKey the
-// serial numbers of those that this version made, one a line: versions that kept everything in
-// this one Secret, where servers read it, do not write that. The serving Secret has the keys of
-// the type kubernetes.io/tls, and in BundleKey what clients have to trust.
+// Keys of the Secret. ServingCertKey and ServingKeyKey are what servers mount, bundleKey is what
+// clients have to trust.
 const (
-	FormatKey      = "format"
-	AuthoritiesKey = "authorities.pem"
-	OwnKey         = "own"
 	ServingCertKey = corev1.TLSCertKey
 	ServingKeyKey  = corev1.TLSPrivateKeyKey
-	BundleKey      = corev1.ServiceAccountRootCAKey
 
-	// Format names this layout and its version.
-	Format = "deviceshare-webhook-certificates 1"
+	nextCertKey  = "next.crt"
+	nextKeyKey   = "next.key"
+	publishedKey = "published"
+	bundleKey    = corev1.ServiceAccountRootCAKey
+	formatKey    = "format"
+
+	// format names this layout and its version.
+	format = "deviceshare-webhook-certificates 1"
 )
-
-// maxAuthorities bounds what a Secret can make us parse; rotation never leaves
-// more than three.
-const maxAuthorities = 16
 
 // ErrForeign says that a Secret holds something that no version of this program
 // wrote. It is never overwritten.
 var ErrForeign = errors.New("the Secret was not written by this webhook")
 
-// EncodeAuthorities writes the authorities as data of their Secret.
-func EncodeAuthorities(s State) (map[string][]byte, error) {
-	var authorities, own bytes.Buffer
-	for i, a := range s.Authorities {
-		key, err := keyPEM(a.Key)
+// encodeState writes a state as data of its Secret.
+func encodeState(s State) (map[string][]byte, error) {
+	data := map[string][]byte{formatKey: []byte(format), bundleKey: encodeCertificates(s.trusted()...)}
+	if !s.Published.IsZero() {
+		data[publishedKey] = []byte(s.Published.UTC().Format(time.RFC3339))
+	}
+	pairs := map[string]*tls.Certificate{ServingCertKey: s.Serving, nextCertKey: s.Next}
+	for certKey, keyKey := range pairKeys() {
+		if pairs[certKey] == nil {
+			continue
+		}
+		key, err := keyutil.MarshalPrivateKeyToPEM(pairs[certKey].PrivateKey)
 		if err != nil {
-			return nil, fmt.Errorf("encode authority %d: %w", i, err)
+			return nil, fmt.Errorf("encode %s: %w", keyKey, err)
 		}
-		authorities.Write(certificatePEM(a.Certificate))
-		authorities.Write(key)
-		if !a.Shared {
-			fmt.Fprintln(&own, a.Certificate.SerialNumber.Text(16))
-		}
+		data[certKey], data[keyKey] = encodeCertificates(pairs[certKey].Leaf), key
 	}
-	return map[string][]byte{FormatKey: []byte(Format), AuthoritiesKey: authorities.Bytes(), OwnKey: own.Bytes()}, nil
+	return data, nil
 }
 
-// EncodeServing writes the serving certificate, which must not be nil, as data of its Secret.
-func EncodeServing(s State) (map[string][]byte, error) {
-	key, err := keyPEM(s.Serving.Key)
+// pairKeys returns where certificates are, and where their keys are.
+func pairKeys() map[string]string {
+	return map[string]string{ServingCertKey: ServingKeyKey, nextCertKey: nextKeyKey}
+}
+
+// decodeState reads data of a Secret. Data of another writer or version is an error that wraps
+// ErrForeign. Any other error names the damaged parts, and the state holds the rest.
+func decodeState(data map[string][]byte) (State, error) {
+	if len(data) == 0 {
+		return State{}, nil
+	}
+	if got := string(data[formatKey]); got != format {
+		return State{}, fmt.Errorf("%w: %s is %.60q, want %q", ErrForeign, formatKey, got, format)
+	}
+	var s State
+	var damage [4]error
+	s.Serving, damage[0] = decodePair(data, ServingCertKey, ServingKeyKey)
+	s.Next, damage[1] = decodePair(data, nextCertKey, nextKeyKey)
+	if text, ok := data[publishedKey]; ok {
+		if s.Published, damage[2] = time.Parse(time.RFC3339, string(text)); damage[2] != nil {
+			s.Published = time.Time{}
+		}
+	}
+	current := s.trusted()
+	if text, ok := data[bundleKey]; ok {
+		if s.Retired, damage[3] = cert.ParseCertsPEM(text); damage[3] != nil {
+			damage[3] = fmt.Errorf("%s: %w", bundleKey, damage[3])
+		}
+	}
+	s.Retired = slices.DeleteFunc(s.Retired, func(c *x509.Certificate) bool { return slices.ContainsFunc(current, c.Equal) })
+	return s, errors.Join(damage[:]...)
+}
+
+// decodePair reads a certificate and its key; nil if there is neither.
+func decodePair(data map[string][]byte, certKey, keyKey string) (*tls.Certificate, error) {
+	if len(data[certKey]) == 0 && len(data[keyKey]) == 0 {
+		return nil, nil
+	}
+	pair, err := tls.X509KeyPair(data[certKey], data[keyKey])
 	if err != nil {
-		return nil, fmt.Errorf("encode serving certificate: %w", err)
+		return nil, fmt.Errorf("%s and %s: %w", certKey, keyKey, err)
 	}
-	return map[string][]byte{
-		FormatKey:      []byte(Format),
-		ServingCertKey: certificatePEM(s.Serving.Certificate),
-		ServingKeyKey:  key,
-		BundleKey:      Bundle(s),
-	}, nil
+	if _, ok := pair.PrivateKey.(*ecdsa.PrivateKey); !ok {
+		return nil, fmt.Errorf("%s: a key of type %T, want ECDSA", keyKey, pair.PrivateKey)
+	}
+	return &pair, nil
 }
 
-// DecodeAuthorities reads the authorities from data of their Secret. No data at all is none.
-// Data of another writer or version is an error that wraps ErrForeign; any other error means
-// that our own data is damaged. What is of a serving certificate there, which versions with
-// one Secret wrote, is not read.
-func DecodeAuthorities(data map[string][]byte) ([]Pair, error) {
-	if err := requireFormat(data); err != nil || len(data) == 0 {
-		return nil, err
+func encodeCertificates(list ...*x509.Certificate) []byte {
+	var out []byte
+	for _, c := range list {
+		out = append(out, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})...)
 	}
-	own := strings.Fields(string(data[OwnKey]))
-	var out []Pair
-	for rest := data[AuthoritiesKey]; len(bytes.TrimSpace(rest)) > 0; {
-		var pair Pair
-		var err error
-		if pair, rest, err = decodePair(rest); err != nil {
-			return nil, fmt.Errorf("%s: authority %d: %w", AuthoritiesKey, len(out), err)
-		}
-		if !pair.Certificate.IsCA {
-			return nil, fmt.Errorf("%s: authority %d: its certificate is none of a CA", AuthoritiesKey, len(out))
-		}
-		pair.Shared = !slices.Contains(own, pair.Certificate.SerialNumber.Text(16))
-		if out = append(out, pair); len(out) > maxAuthorities {
-			return nil, fmt.Errorf("%s: more than %d authorities", AuthoritiesKey, maxAuthorities)
-		}
-	}
-	return out, nil
-}
-
-// DecodeServing reads the serving certificate, nil if there is none, and the authorities that
-// clients were told to trust with it. Errors are those of DecodeAuthorities.
-func DecodeServing(data map[string][]byte) (serving *Pair, bundle []*x509.Certificate, err error) {
-	if err := requireFormat(data); err != nil || len(data) == 0 {
-		return nil, nil, err
-	}
-	text := append(append([]byte(nil), data[ServingCertKey]...), data[ServingKeyKey]...)
-	pair, rest, err := decodePair(text)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s and %s: %w", ServingCertKey, ServingKeyKey, err)
-	}
-	if len(bytes.TrimSpace(rest)) > 0 {
-		return nil, nil, fmt.Errorf("%s and %s: more than one certificate and one key", ServingCertKey, ServingKeyKey)
-	}
-	for rest := data[BundleKey]; len(bytes.TrimSpace(rest)) > 0; {
-		var authority *x509.Certificate
-		if authority, rest, err = decodeCertificate(rest); err != nil {
-			return nil, nil, fmt.Errorf("%s: authority %d: %w", BundleKey, len(bundle), err)
-		}
-		if bundle = append(bundle, authority); len(bundle) > maxAuthorities {
-			return nil, nil, fmt.Errorf("%s: more than %d authorities", BundleKey, maxAuthorities)
-		}
-	}
-	return &pair, bundle, nil
-}
-
-func requireFormat(data map[string][]byte) error {
-	if got := string(data[FormatKey]); len(data) > 0 && got != Format {
-		return fmt.Errorf("%w: %s is %.60q, want %q", ErrForeign, FormatKey, got, Format)
-	}
-	return nil
-}
-
-// newState puts together what the two Secrets hold: an authority that clients were told to trust,
-// and that is none of authorities, has lost its key. The bundle is written when it was published.
-func newState(authorities []Pair, serving *Pair, bundle []*x509.Certificate) State {
-	isRetired := func(c *x509.Certificate) bool {
-		return c.IsCA && !slices.ContainsFunc(authorities, func(a Pair) bool { return a.Certificate.Equal(c) })
-	}
-	s := State{Authorities: authorities, Serving: serving}
-	for _, c := range bundle {
-		if isRetired(c) {
-			s.Retired = append(s.Retired, c)
-		}
-	}
-	for i := range authorities {
-		a := &authorities[i]
-		a.Unpublished = serving != nil && !slices.ContainsFunc(bundle, a.Certificate.Equal)
-	}
-	return s
-}
-
-// Bundle is the PEM of every authority: what clients have to trust.
-func Bundle(s State) []byte {
-	var out bytes.Buffer
-	for _, c := range s.Retired {
-		out.Write(certificatePEM(c))
-	}
-	for _, a := range s.Authorities {
-		out.Write(certificatePEM(a.Certificate))
-	}
-	return out.Bytes()
-}
-
-// TLS returns the pair in the form a server takes.
-func (p Pair) TLS() *tls.Certificate {
-	return &tls.Certificate{Certificate: [][]byte{p.Certificate.Raw}, PrivateKey: p.Key, Leaf: p.Certificate}
-}
-
-func certificatePEM(c *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
-}
-
-func keyPEM(k *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(k)
-	if err != nil {
-		return nil, fmt.Errorf("marshal key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-// decodePair reads one certificate and its key, and refuses a key that is not
-// the certificate's.
-func decodePair(text []byte) (Pair, []byte, error) {
-	cert, rest, err := decodeCertificate(text)
-	if err != nil {
-		return Pair{}, nil, err
-	}
-	block, rest := pem.Decode(rest)
-	if block == nil || block.Type != "EC PRIVATE KEY" {
-		return Pair{}, nil, errors.New("want an EC PRIVATE KEY block")
-	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
-	if err != nil {
-		return Pair{}, nil, fmt.Errorf("parse key: %w", err)
-	}
-	if !key.PublicKey.Equal(cert.PublicKey) {
-		return Pair{}, nil, errors.New("the key is not the certificate's")
-	}
-	return Pair{Certificate: cert, Key: key}, rest, nil
-}
-
-func decodeCertificate(text []byte) (*x509.Certificate, []byte, error) {
-	block, rest := pem.Decode(text)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, nil, errors.New("want a CERTIFICATE block")
-	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil, nil, fmt.Errorf("parse certificate: %w", err)
-	}
-	return c, rest, nil
+	return out
 }

@@ -9,153 +9,115 @@ import (
 	"maps"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/util/cert"
 )
 
-// encoded are the data of both Secrets.
-func encoded(t testing.TB, s State) (authorities, serving map[string][]byte) {
-	t.Helper()
-	authorities, err := EncodeAuthorities(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if serving, err = EncodeServing(s); err != nil {
-		t.Fatal(err)
-	}
-	return authorities, serving
-}
-
-func decoded(authorities, serving map[string][]byte) (State, error) {
-	pairs, err := DecodeAuthorities(authorities)
-	if err != nil {
-		return State{}, err
-	}
-	served, bundle, err := DecodeServing(serving)
-	if err != nil {
-		return State{}, err
-	}
-	return newState(pairs, served, bundle), nil
-}
-
-// sample has two authorities with keys, the first of which servers could read, and one without.
+// sample has everything that a state can have.
 func sample(t testing.TB) State {
 	t.Helper()
-	s, _, err := Renew(State{}, epoch, hosts, DefaultPolicy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, _, err = Renew(s, epoch.Add(250*day), hosts, DefaultPolicy()); err != nil {
-		t.Fatal(err)
-	}
-	lost, err := newAuthority(epoch.Add(200*day), DefaultPolicy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Authorities[0].Shared = true
-	s.Retired = []*x509.Certificate{lost.Certificate}
-	return s
+	return State{Serving: made(t, 0, hosts...), Next: made(t, 61*day, hosts...), Published: epoch.Add(61 * day),
+		Retired: []*x509.Certificate{made(t, -60*day, hosts...).Leaf}}
 }
 
-func TestTheSecretsAreReadBackAsTheyWereWritten(t *testing.T) {
-	want := sample(t)
-	a, b := encoded(t, want)
-	got, err := decoded(a, b)
+func encoded(t testing.TB, s State) map[string][]byte {
+	t.Helper()
+	data, err := encodeState(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Authorities) != 2 || got.Serving == nil || len(got.Retired) != 1 || !got.Retired[0].Equal(want.Retired[0]) {
-		t.Fatalf("got %d authorities, %d retired, serving %v", len(got.Authorities), len(got.Retired), got.Serving)
+	return data
+}
+
+func TestTheSecretIsReadBackAsItWasWritten(t *testing.T) {
+	want := sample(t)
+	got, err := decodeState(encoded(t, want))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i := range got.Authorities {
-		if !got.Authorities[i].Key.Equal(want.Authorities[i].Key) {
-			t.Errorf("authority %d came back with another key", i)
-		}
-		if got.Authorities[i].Shared != want.Authorities[i].Shared {
-			t.Errorf("authority %d: shared %v", i, got.Authorities[i].Shared)
-		}
+	if !got.Serving.Leaf.Equal(want.Serving.Leaf) || !got.Next.Leaf.Equal(want.Next.Leaf) || !got.Published.Equal(want.Published) ||
+		len(got.Retired) != 1 || !got.Retired[0].Equal(want.Retired[0]) {
+		t.Errorf("got %+v", got)
 	}
-	againA, againB := encoded(t, got)
-	if !maps.EqualFunc(againA, a, bytes.Equal) || !maps.EqualFunc(againB, b, bytes.Equal) {
+	if !maps.EqualFunc(encoded(t, got), encoded(t, want), bytes.Equal) {
 		t.Error("encoding what was read gives another text")
 	}
-	if plan := Due(got, epoch.Add(250*day+time.Minute), hosts, DefaultPolicy()); !plan.IsEmpty() {
-		t.Errorf("after a round trip %+v is due", plan)
-	}
 }
 
-func TestTheServersSecretHasNoKeyOfAnAuthority(t *testing.T) {
+// Whoever runs during a handover, and after it, publishes the same text: a change of it starts a
+// handover.
+func TestAHandoverEndsWithTheBundleThatItBeganWith(t *testing.T) {
 	s := sample(t)
-	_, serving := encoded(t, s)
-	for _, a := range s.Authorities {
-		key, err := keyPEM(a.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, data := range serving {
-			if bytes.Contains(data, key) {
-				t.Errorf("%s has the key of an authority", name)
-			}
-		}
-	}
-	if n := bytes.Count(serving[ServingKeyKey], []byte("PRIVATE KEY-----")); n != 2 {
-		t.Errorf("%s has %d lines of private keys, want those of one", ServingKeyKey, n)
+	if !bytes.Equal(encoded(t, s)[bundleKey], encoded(t, s.served())[bundleKey]) {
+		t.Error("the bundle changes when the next certificate is served")
 	}
 }
 
-func TestEmptySecretsAreTheZeroState(t *testing.T) {
-	if s, err := decoded(nil, map[string][]byte{}); err != nil || s.Serving != nil || len(s.Authorities) != 0 || len(s.Retired) != 0 {
-		t.Errorf("got %+v, %v", s, err)
+func TestAnEmptySecretIsTheZeroState(t *testing.T) {
+	for _, data := range []map[string][]byte{nil, {}} {
+		if s, err := decodeState(data); err != nil || s.Serving != nil || s.Next != nil || len(s.Retired) != 0 {
+			t.Errorf("got %+v, %v", s, err)
+		}
 	}
 }
 
-func TestDamagedSecretsAreToldFromForeignOnes(t *testing.T) {
-	otherAuthorities, otherServing := encoded(t, sample(t))
+func TestDamagedPartsAreToldFromForeignSecretsAndTheRestIsRead(t *testing.T) {
+	other := encoded(t, sample(t))
+	rsaCert, rsaKey, err := cert.GenerateSelfSignedCertKey(hosts[0], nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	type data = map[string][]byte
 	for name, tt := range map[string]struct {
-		change  func(authorities, serving data)
-		foreign bool
+		change                                    func(d data)
+		foreign, noServing, noNext, noRetired, no bool
 	}{
-		"no format":                       {func(a, _ data) { delete(a, FormatKey) }, true},
-		"a later format":                  {func(a, _ data) { a[FormatKey] = []byte("deviceshare-webhook-certificates 2") }, true},
-		"somebody's TLS Secret":           {func(_, s data) { delete(s, FormatKey) }, true},
-		"no serving key":                  {func(_, s data) { delete(s, ServingKeyKey) }, false},
-		"no serving certificate":          {func(_, s data) { delete(s, ServingCertKey) }, false},
-		"another's serving key":           {func(_, s data) { s[ServingKeyKey] = otherServing[ServingKeyKey] }, false},
-		"two serving pairs":               {func(_, s data) { s[ServingKeyKey] = append(s[ServingKeyKey], otherAuthorities[AuthoritiesKey]...) }, false},
-		"garbage for authorities":         {func(a, _ data) { a[AuthoritiesKey] = []byte("garbage") }, false},
-		"a cut authority":                 {func(a, _ data) { a[AuthoritiesKey] = a[AuthoritiesKey][:200] }, false},
-		"a hundred authorities":           {func(a, _ data) { a[AuthoritiesKey] = bytes.Repeat(a[AuthoritiesKey], 50) }, false},
-		"a hundred authorities in bundle": {func(_, s data) { s[BundleKey] = bytes.Repeat(s[BundleKey], 50) }, false},
-		"garbage for a bundle":            {func(_, s data) { s[BundleKey] = []byte("garbage") }, false},
-		"a server for an authority": {func(a, s data) {
-			a[AuthoritiesKey] = append(append([]byte{}, s[ServingCertKey]...), s[ServingKeyKey]...)
-		}, false},
+		"no format":                 {change: func(d data) { delete(d, formatKey) }, foreign: true},
+		"a later format":            {change: func(d data) { d[formatKey] = []byte("deviceshare-webhook-certificates 2") }, foreign: true},
+		"no serving key":            {change: func(d data) { delete(d, ServingKeyKey) }, noServing: true},
+		"no serving certificate":    {change: func(d data) { delete(d, ServingCertKey) }, noServing: true},
+		"another's serving key":     {change: func(d data) { d[ServingKeyKey] = other[ServingKeyKey] }, noServing: true},
+		"a key that is not written": {change: func(d data) { d[ServingCertKey], d[ServingKeyKey] = rsaCert, rsaKey }, noServing: true},
+		"garbage for the next":      {change: func(d data) { d[nextCertKey] = []byte("garbage") }, noNext: true},
+		"a cut next key":            {change: func(d data) { d[nextKeyKey] = d[nextKeyKey][:40] }, noNext: true},
+		"garbage for a bundle":      {change: func(d data) { d[bundleKey] = []byte("garbage") }, noRetired: true},
+		"a time that is none":       {change: func(d data) { d[publishedKey] = []byte("yesterday") }, no: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			authorities, serving := encoded(t, sample(t))
-			tt.change(authorities, serving)
-			_, err := decoded(authorities, serving)
-			if err == nil {
-				t.Fatal("it was accepted")
+			d := encoded(t, sample(t))
+			tt.change(d)
+			s, err := decodeState(d)
+			if err == nil || errors.Is(err, ErrForeign) != tt.foreign {
+				t.Fatalf("foreign=%v expected: %v", tt.foreign, err)
 			}
-			if errors.Is(err, ErrForeign) != tt.foreign {
-				t.Errorf("foreign=%v expected: %v", tt.foreign, err)
+			if tt.foreign {
+				return
 			}
+			if (s.Serving == nil) != tt.noServing || (s.Next == nil) != tt.noNext || s.Published.IsZero() != tt.no {
+				t.Errorf("read %+v", s)
+			}
+			// What cannot be served any more is still trusted.
+			if len(s.trusted()) < 2 && !tt.noRetired {
+				t.Errorf("%d certificates are trusted", len(s.trusted()))
+			}
+			encoded(t, s)
 		})
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	a, s := encoded(f, sample(f))
-	f.Add(a[FormatKey], a[AuthoritiesKey], a[OwnKey], s[ServingCertKey], s[ServingKeyKey], s[BundleKey])
-	f.Add([]byte(Format), []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{}, []byte{}, []byte{}, []byte{})
-	f.Fuzz(func(t *testing.T, format, authorities, own, cert, key, bundle []byte) {
-		state, err := decoded(map[string][]byte{FormatKey: format, AuthoritiesKey: authorities, OwnKey: own},
-			map[string][]byte{FormatKey: format, ServingCertKey: cert, ServingKeyKey: key, BundleKey: bundle})
-		if err != nil {
+	d := encoded(f, sample(f))
+	f.Add(d[formatKey], d[ServingCertKey], d[ServingKeyKey], d[nextCertKey], d[nextKeyKey], d[publishedKey], d[bundleKey])
+	f.Add([]byte(format), []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{}, []byte{}, []byte{}, []byte("0001-01-01T00:00:00Z"), []byte{})
+	f.Fuzz(func(t *testing.T, format, crt, key, nextCrt, nextKey, published, bundle []byte) {
+		s, err := decodeState(map[string][]byte{formatKey: format, ServingCertKey: crt, ServingKeyKey: key,
+			nextCertKey: nextCrt, nextKeyKey: nextKey, publishedKey: published, bundleKey: bundle})
+		if errors.Is(err, ErrForeign) {
 			return
 		}
-		again, err := decoded(encoded(t, state))
-		if err != nil || len(again.Authorities) != len(state.Authorities) || len(again.Retired) != len(state.Retired) {
+		written := encoded(t, s.withoutExpired(time.Time{}))
+		again, err := decodeState(written)
+		if err != nil && len(s.trusted()) > 0 || !maps.EqualFunc(written, encoded(t, again), bytes.Equal) {
 			t.Errorf("what was read cannot be written and read again: %v", err)
 		}
 	})
