@@ -262,7 +262,7 @@ func TestOfPodsThatCauseNoCallThereIsNothingToSay(t *testing.T) {
 		}
 		quiet++
 		s := webhook.NewSettings(config.DefaultDevice(), []string{"volcano"})
-		s.MemoryFactor, s.Count, s.Defaults.Memory, s.Defaults.Cores = 1+r.Int64N(16), 1+r.Int64N(3), r.Int64N(5000), 0
+		s.Factor, s.Count, s.Defaults.Memory, s.Defaults.Cores = 1+r.Int64N(16), 1+r.Int64N(3), r.Int64N(5000), 0
 		if patch := webhook.Complete(pod, s); len(patch) > 0 {
 			t.Fatalf("nobody completes %+v\nwith %v", pod, patch)
 		}

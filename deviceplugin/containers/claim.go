@@ -89,11 +89,12 @@ func recordOf(records []checkpoint.Record, container string) *checkpoint.Record 
 	return nil
 }
 
-// readRequests is what the pod's containers ask for; nil if that cannot be read.
+// readRequests is what the pod's containers ask for; nil if that cannot be read. Where they do not
+// say, any amount is asked: the defaults may have changed since the scheduler gave theirs.
 func readRequests(pod *corev1.Pod, t settings.Terms) []sharing.Request {
 	neutral := corepod.Read(pod)
-	asked, _ := request.Read(&neutral, t.Names, t.Factor)
-	return asked.Requests
+	asked, _ := request.Rules{Names: t.Names, Factor: t.Factor}.ReadContainers(&neutral)
+	return asked
 }
 
 // newClaim is what a preparer needs to know of an admitted container.

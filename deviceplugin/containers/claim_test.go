@@ -257,3 +257,17 @@ func TestATotalIsReadAsThePartOfEachDevice(t *testing.T) {
 		t.Errorf("got %+v, want 3333 MiB and 33%% of each", got)
 	}
 }
+
+// Annotations can be written to a pod that exists. A mistake in one does not take away what its
+// containers ask for, against which the node checks what they are given.
+func TestAWrongAnnotationDoesNotHideWhatIsAsked(t *testing.T) {
+	limits := corev1.ResourceList{wire.ResourceNumber: resource.MustParse("1"), wire.ResourceMemory: resource.MustParse("1000"), wire.ResourceCores: resource.MustParse("20")}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits}}}}}
+	for _, key := range wire.UserKeys() {
+		pod.Annotations = map[string]string{key: "!?,,"}
+		got := readRequests(pod, settings.Terms{Names: podspec.DefaultNames(), Factor: 1})
+		if len(got) != 1 || got[0].Memory != sharing.AbsoluteMemory(sharing.MiBs(1000)) || got[0].Cores != 20 {
+			t.Errorf("with a wrong %s: got %+v", key, got)
+		}
+	}
+}

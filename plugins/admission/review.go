@@ -46,12 +46,12 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 		return Verdict{}
 	}
 	read := corepod.Read(pod)
-	foreign := request.Foreign(&read, s.Names)
+	foreign := s.Foreign(&read)
 	asks, ours := corepod.Asks(pod, s.Names), slices.Contains(s.Schedulers, pod.Spec.SchedulerName)
 	if !asks && !(ours && corepod.AsksUnserved(pod, s.Names)) {
 		return Verdict{Warnings: warnOf(foreign)}
 	}
-	_, mistakes := request.Read(&read, s.Names, s.MemoryFactor, s.requestOptions()...)
+	_, mistakes := s.Read(&read)
 	if ours {
 		mistakes, foreign = append(mistakes, foreign...), nil
 	}

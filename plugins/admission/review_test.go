@@ -152,7 +152,7 @@ func TestSettingsThatNoPodCanBeJudgedByAreRefused(t *testing.T) {
 		"an empty scheduler":   func(s *Settings) { s.Schedulers = []string{""} },
 		"no name for a number": func(s *Settings) { s.Names.Number = "" },
 		"nothing to write":     func(s *Settings) { s.Count = 0 },
-		"a factor of zero":     func(s *Settings) { s.MemoryFactor = 0 },
+		"a factor of zero":     func(s *Settings) { s.Factor = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := defaults()

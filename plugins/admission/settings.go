@@ -6,25 +6,19 @@ import (
 	"errors"
 
 	"deviceshare/config"
-	"deviceshare/sharing/podspec"
-	"deviceshare/sharing/policy"
 	"deviceshare/sharing/request"
 )
 
 // Settings are what the webhook judges by. A Settings value is not changed once
 // it is in use; a new configuration is a new value.
 type Settings struct {
-	// Names are the resource names in force.
-	Names podspec.Names
-	// MemoryFactor is how many MiB one unit of the memory resource is.
-	MemoryFactor int64
+	// Rules are by what pods are read.
+	request.Rules
 	// Schedulers are the names of the schedulers that give GPU shares. The first
 	// is written into pods that name none.
 	Schedulers []string
 	// Count is the number of devices that is written where it was left out.
 	Count int64
-	// Defaults is what a container gets where it does not say.
-	Defaults request.Defaults
 	// Writers are the users who may change the annotations by which pods hold
 	// devices.
 	Writers []string
@@ -38,8 +32,8 @@ type Settings struct {
 // NewSettings takes from the device configuration what the webhook needs.
 func NewSettings(d config.Device, schedulers []string) Settings {
 	return Settings{
-		Names: d.Names(), MemoryFactor: d.MemoryFactor, Schedulers: schedulers,
-		Count: d.DefaultCount, Defaults: d.Defaults(),
+		Rules:      request.Rules{Names: d.Names(), Factor: d.MemoryFactor, Defaults: d.Defaults()},
+		Schedulers: schedulers, Count: d.DefaultCount,
 	}
 }
 
@@ -52,12 +46,8 @@ func (s Settings) Validate() error {
 		return errors.New("admission settings: no name for the resource that counts devices")
 	case s.Count < 1:
 		return errors.New("admission settings: the number of devices to write must be at least 1")
-	case s.MemoryFactor < 1:
+	case s.Factor < 1:
 		return errors.New("admission settings: the memory factor must be at least 1")
 	}
 	return nil
-}
-
-func (s Settings) requestOptions() []request.Option {
-	return []request.Option{request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults)}
 }

@@ -9,6 +9,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/policy"
 	"deviceshare/sharing/wire"
 )
 
@@ -142,14 +143,8 @@ func deviceIDs(items []string) []sharing.DeviceID {
 
 func (r *reader) readPolicy(a podAnnotations) string {
 	name, ok := a.lookupKnown(wire.UserPolicy)
-	switch {
-	case !ok:
-		return ""
-	case r.policies != nil && !slices.Contains(r.policies, name):
-		r.addMistake(annotationPath(wire.UserPolicy), fmt.Sprintf("unknown policy %q: want one of %s", name, strings.Join(r.policies, ", ")))
-		return ""
-	case name == "" || len(name) > 63 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
-		r.addMistake(annotationPath(wire.UserPolicy), fmt.Sprintf("%q is not a policy name", name))
+	if known := policy.Names(); ok && !slices.Contains(known, name) {
+		r.addMistake(annotationPath(wire.UserPolicy), fmt.Sprintf("unknown policy %q: want one of %s", name, strings.Join(known, ", ")))
 		return ""
 	}
 	return name
@@ -159,12 +154,12 @@ func (r *reader) readPolicy(a podAnnotations) string {
 // has no group yet is spread as soon as a controller has given it one.
 func (r *reader) readGroup(p *podspec.Pod) string {
 	a := podAnnotations(p.Annotations)
-	policy, ok := a.lookupKnown(wire.UserGroupPolicy)
+	spread, ok := a.lookupKnown(wire.UserGroupPolicy)
 	if !ok {
 		return ""
 	}
-	if policy != wire.GroupSpread {
-		r.addMistake(annotationPath(wire.UserGroupPolicy), fmt.Sprintf("unknown policy %q: want %s", policy, wire.GroupSpread))
+	if spread != wire.GroupSpread {
+		r.addMistake(annotationPath(wire.UserGroupPolicy), fmt.Sprintf("unknown policy %q: want %s", spread, wire.GroupSpread))
 		return ""
 	}
 	for _, key := range []string{wire.GroupName, wire.VolcanoGroupName} {

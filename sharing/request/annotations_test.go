@@ -9,7 +9,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
-	"deviceshare/sharing/request"
+	"deviceshare/sharing/policy"
 	"deviceshare/sharing/wire"
 )
 
@@ -45,10 +45,6 @@ func TestWhatAnnotationsSay(t *testing.T) {
 			annotations: map[string]string{wire.UserUseIDs: "GPU-" + strings.Repeat("x", 124)},
 			want:        sharing.PodRequest{Selector: sharing.Selector{UseIDs: []sharing.DeviceID{sharing.DeviceID("GPU-" + strings.Repeat("x", 124))}}},
 		},
-		"a policy as long as they may be": {
-			annotations: map[string]string{wire.UserPolicy: strings.Repeat("x", 63)},
-			want:        sharing.PodRequest{Policy: strings.Repeat("x", 63)},
-		},
 		"devices of one NUMA node": {annotations: map[string]string{wire.UserNUMA: "single"}, want: sharing.PodRequest{OneNUMA: true}},
 		"a policy":                 {annotations: map[string]string{wire.UserPolicy: "spread"}, want: sharing.PodRequest{Policy: "spread"}},
 		"a group to spread is told apart by namespace": {
@@ -65,7 +61,7 @@ func TestWhatAnnotationsSay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := annotated(c.annotations)
 			p.Namespace = c.namespace
-			got, mistakes := request.Read(p, podspec.DefaultNames(), 1)
+			got, mistakes := rules(podspec.DefaultNames(), 1).Read(p)
 			if len(mistakes) > 0 {
 				t.Fatal(mistakes)
 			}
@@ -119,17 +115,13 @@ func TestMistakesInAnnotations(t *testing.T) {
 			map[string]string{wire.UserUseIDs: "GPU-a", wire.UserNotIDs: "GPU-a"},
 			[]string{m + wire.UserNotIDs + "]: GPU-a is also in " + wire.UserUseIDs},
 		},
-		"a policy that cannot be a name": {
+		"a policy that there is not": {
 			map[string]string{wire.UserPolicy: "Bin Pack"},
-			[]string{m + wire.UserPolicy + `]: "Bin Pack" is not a policy name`},
-		},
-		"a policy that is longer than names are": {
-			map[string]string{wire.UserPolicy: strings.Repeat("x", 64)},
-			[]string{m + wire.UserPolicy + `]: "` + strings.Repeat("x", 64) + `" is not a policy name`},
+			[]string{m + wire.UserPolicy + `]: unknown policy "Bin Pack": want one of ` + strings.Join(policy.Names(), ", ")},
 		},
 		"a policy without a name": {
 			map[string]string{wire.UserPolicy: ""},
-			[]string{m + wire.UserPolicy + `]: "" is not a policy name`},
+			[]string{m + wire.UserPolicy + `]: unknown policy "": want one of ` + strings.Join(policy.Names(), ", ")},
 		},
 		"an unknown wish about NUMA nodes": {
 			map[string]string{wire.UserNUMA: "0"},
@@ -141,7 +133,7 @@ func TestMistakesInAnnotations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, mistakes := request.Read(annotated(c.annotations), podspec.DefaultNames(), 1)
+			_, mistakes := rules(podspec.DefaultNames(), 1).Read(annotated(c.annotations))
 			compare(t, mistakes, c.want)
 		})
 	}
@@ -149,7 +141,7 @@ func TestMistakesInAnnotations(t *testing.T) {
 
 func TestAnnotationsAreCheckedOnPodsThatAskForNothing(t *testing.T) {
 	p := &podspec.Pod{Annotations: map[string]string{wire.UserMode: "foo"}}
-	if _, mistakes := request.Read(p, podspec.DefaultNames(), 1); len(mistakes) != 1 {
+	if _, mistakes := rules(podspec.DefaultNames(), 1).Read(p); len(mistakes) != 1 {
 		t.Errorf("got %v", mistakes)
 	}
 }

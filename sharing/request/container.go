@@ -22,7 +22,7 @@ const (
 func (r *reader) readContainer(path string, c *podspec.Container) (sharing.Request, bool) {
 	before := len(r.mistakes)
 	r.checkAmounts(path, c)
-	number, named := c.Amount(r.names.Number)
+	number, named := c.Amount(r.Names.Number)
 	if number <= 0 {
 		r.withoutDevices(path, c, named && number == 0)
 		return sharing.Request{}, false
@@ -44,26 +44,26 @@ func (r *reader) readContainer(path string, c *podspec.Container) (sharing.Reque
 
 // checkAmounts checks each amount for itself.
 func (r *reader) checkAmounts(path string, c *podspec.Container) {
-	number, _ := c.Amount(r.names.Number)
+	number, _ := c.Amount(r.Names.Number)
 	devices := max(1, min(number, mostDevices))
-	for _, name := range r.names.Existing() {
+	for _, name := range r.Names.Existing() {
 		amount, ok := c.Amount(name)
 		at := limitPath(path, name)
 		switch {
 		case !ok:
 		case amount < 0:
 			r.addMistake(at, fmt.Sprintf("%d is negative", amount))
-		case name == r.names.Number:
+		case name == r.Names.Number:
 			if amount > mostDevices {
 				r.addMistake(at, fmt.Sprintf("%d is more devices than any node has", amount))
 			}
 		case r.split && devices > 1:
 			r.checkTotal(at, name, amount, devices)
-		case name == r.names.Memory && amount > r.mostMemory():
-			r.addMistake(at, fmt.Sprintf("%d is more than any device has: the unit is %v", amount, sharing.MiBs(r.factor)))
-		case name == r.names.Percentage && (amount == 0 || amount > 100):
+		case name == r.Names.Memory && amount > r.mostMemory():
+			r.addMistake(at, fmt.Sprintf("%d is more than any device has: the unit is %v", amount, sharing.MiBs(r.Factor)))
+		case name == r.Names.Percentage && (amount == 0 || amount > 100):
 			r.addMistake(at, fmt.Sprintf("%d is outside 1 to 100", amount))
-		case name == r.names.Cores && amount > 100:
+		case name == r.Names.Cores && amount > 100:
 			r.addMistake(at, fmt.Sprintf("%d is more than 100: it is percent of one device, and each of the container's devices gives that much", amount))
 		}
 	}
@@ -71,25 +71,25 @@ func (r *reader) checkAmounts(path string, c *podspec.Container) {
 
 // checkMemoryConflict complains about two amounts of memory.
 func (r *reader) checkMemoryConflict(path string, c *podspec.Container) {
-	amount, _ := c.Amount(r.names.Memory)
-	if _, relative := c.Amount(r.names.Percentage); relative && amount > 0 {
-		r.addMistake(limitPath(path, r.names.Percentage), fmt.Sprintf("given together with %s: give one of them", r.names.Memory))
+	amount, _ := c.Amount(r.Names.Memory)
+	if _, relative := c.Amount(r.Names.Percentage); relative && amount > 0 {
+		r.addMistake(limitPath(path, r.Names.Percentage), fmt.Sprintf("given together with %s: give one of them", r.Names.Memory))
 	}
 }
 
 // mostMemory is the most memory one device may be asked for, in units of the factor.
-func (r *reader) mostMemory() int64 { return int64(mostMemory/sharing.MiB) / r.factor }
+func (r *reader) mostMemory() int64 { return int64(mostMemory/sharing.MiB) / r.Factor }
 
 // checkTotal checks an amount that is split over several devices.
 func (r *reader) checkTotal(at, name string, amount, devices int64) {
 	most, unit := 100*devices, "1 percent"
 	given := amount
-	if name == r.names.Memory {
+	if name == r.Names.Memory {
 		most, unit = r.mostMemory()*devices, "1MiB"
-		given = min(amount, most) * r.factor
+		given = min(amount, most) * r.Factor
 	}
 	switch zero := given == 0; {
-	case zero && name != r.names.Percentage:
+	case zero && name != r.Names.Percentage:
 	case amount > most:
 		r.addMistake(at, fmt.Sprintf("%d is more than %d devices have, over which %s splits it: want at most %d", amount, devices, wire.UserSplit, most))
 	case given < devices:
@@ -112,19 +112,19 @@ func (r *reader) amountPerDevice(amount, devices int64) int64 {
 // device plugin only for the number, so such a container would start without a
 // device, or with all of them.
 func (r *reader) withoutDevices(path string, c *podspec.Container, zero bool) {
-	for _, name := range r.names.Existing() {
-		if amount, _ := c.Amount(name); name == r.names.Number || amount <= 0 {
+	for _, name := range r.Names.Existing() {
+		if amount, _ := c.Amount(name); name == r.Names.Number || amount <= 0 {
 			continue
 		}
 		if zero {
-			r.addMistake(limitPath(path, r.names.Number), fmt.Sprintf("0 devices, but %s is asked of each: write %s: 1, or remove %s",
-				name, r.names.Number, name))
+			r.addMistake(limitPath(path, r.Names.Number), fmt.Sprintf("0 devices, but %s is asked of each: write %s: 1, or remove %s",
+				name, r.Names.Number, name))
 			return
 		}
-		if _, named := c.Amount(r.names.Number); named {
+		if _, named := c.Amount(r.Names.Number); named {
 			return // negative, and reported as such
 		}
-		r.addMistake(limitPath(path, name), fmt.Sprintf("asked without %s: add the line %s: 1 to the limits", r.names.Number, r.names.Number))
+		r.addMistake(limitPath(path, name), fmt.Sprintf("asked without %s: add the line %s: 1 to the limits", r.Names.Number, r.Names.Number))
 		return
 	}
 }
@@ -132,27 +132,27 @@ func (r *reader) withoutDevices(path string, c *podspec.Container, zero bool) {
 // readMemory reads how much memory of each device. An explicit amount of 0 asks for
 // the whole memory, as it always did. A default is that of one device, and is not split.
 func (r *reader) readMemory(c *podspec.Container, devices int64) sharing.Memory {
-	amount, said := c.Amount(r.names.Memory)
-	percent, relative := c.Amount(r.names.Percentage)
+	amount, said := c.Amount(r.Names.Memory)
+	percent, relative := c.Amount(r.Names.Percentage)
 	most := r.mostMemory()
 	switch {
 	case relative:
 		return sharing.PercentMemory(sharing.Percent(min(max(r.amountPerDevice(percent, devices), 0), 100)))
 	case !said:
-		if amount = r.defaults.Memory; amount > 0 && amount <= most {
-			return sharing.AbsoluteMemory(sharing.MiBs(amount * r.factor))
+		if amount = r.Defaults.Memory; amount > 0 && amount <= most {
+			return sharing.AbsoluteMemory(sharing.MiBs(amount * r.Factor))
 		}
 	case amount > 0 && amount/max(devices, 1) <= most:
-		return sharing.AbsoluteMemory(sharing.MiBs(r.amountPerDevice(amount*r.factor, devices)))
+		return sharing.AbsoluteMemory(sharing.MiBs(r.amountPerDevice(amount*r.Factor, devices)))
 	}
 	return sharing.WholeMemory()
 }
 
 func (r *reader) readCores(c *podspec.Container, devices int64) sharing.Percent {
-	if amount, ok := c.Amount(r.names.Cores); ok {
+	if amount, ok := c.Amount(r.Names.Cores); ok {
 		return sharing.Percent(min(max(r.amountPerDevice(amount, devices), 0), 100))
 	}
-	return r.defaults.Cores
+	return r.Defaults.Cores
 }
 
 func limitPath(path, name string) string { return path + " resources.limits[" + name + "]" }

@@ -17,21 +17,15 @@ import (
 // GPU sharing, and ours in the wrong place. Each mistake says what to write. The scheduler and the
 // webhook ask it, so that no such wish is dropped without a word. The device plugin does not: what
 // a scheduler has placed may go on.
-func Foreign(p *podspec.Pod, n podspec.Names) []Mistake {
-	r := reader{names: n}
+func (rules Rules) Foreign(p *podspec.Pod) []Mistake {
+	r := reader{Rules: rules}
 	for path, c := range containersOf(p) {
 		for _, name := range slices.Sorted(maps.Keys(c.Resources)) {
-			if c.Resources[name] != 0 && n.IsUnserved(name) {
+			if c.Resources[name] != 0 && r.Names.IsUnserved(name) {
 				r.addMistake(limitPath(path, name), r.insteadOfResource(name))
 			}
 		}
 	}
-	return append(r.mistakes, ForeignKeys(p, n)...)
-}
-
-// ForeignKeys is the part of Foreign that is about annotations and labels.
-func ForeignKeys(p *podspec.Pod, n podspec.Names) []Mistake {
-	r := reader{names: n}
 	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {
 		if !isRead(key) && r.isWish(key) {
 			r.addMistake(annotationPath(key), r.insteadOfKey(key))
@@ -62,24 +56,24 @@ func (r *reader) isWish(key string) bool {
 // isResource reports whether a key is the name of a resource, served or not.
 func (r *reader) isResource(name string) bool {
 	_, foreign := wire.ForeignResource(name)
-	return foreign || slices.Contains(r.names.Existing(), name) || slices.Contains(podspec.DefaultNames().Existing(), name)
+	return foreign || slices.Contains(r.Names.Existing(), name) || slices.Contains(podspec.DefaultNames().Existing(), name)
 }
 
 // insteadOfResource says what is wrong with a resource that is not served, and what to write.
 func (r *reader) insteadOfResource(name string) string {
 	if f, ok := wire.ForeignResource(name); ok {
-		if now := r.names.InForce(f.Instead); now != "" {
+		if now := r.Names.InForce(f.Instead); now != "" {
 			return fmt.Sprintf("is a name of %s, which is not served here: write %s", f.Of, now)
 		}
 		return fmt.Sprintf("is a name of %s, and there is nothing like it here: remove it", f.Of)
 	}
 	if slices.Contains(podspec.DefaultNames().Existing(), name) {
-		if now := r.names.InForce(name); now != "" {
+		if now := r.Names.InForce(name); now != "" {
 			return "is named " + now + " in this cluster: write that"
 		}
 		return "is not offered in this cluster: remove it"
 	}
-	return "is no resource: " + suggestName(name, r.names.Existing())
+	return "is no resource: " + suggestName(name, r.Names.Existing())
 }
 
 // insteadOfKey says what is wrong with an annotation or label that is not read, and what to write.
@@ -97,8 +91,8 @@ func (r *reader) insteadOfKey(key string) string {
 	if f, ok := wire.ForeignResource(key); ok {
 		name = f.Instead
 	}
-	if !slices.Contains(r.names.Existing(), name) {
-		name = r.names.InForce(name)
+	if !slices.Contains(r.Names.Existing(), name) {
+		name = r.Names.InForce(name)
 	}
 	if name == "" {
 		return "is not a resource of this cluster: remove it"

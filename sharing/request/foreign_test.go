@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"deviceshare/sharing/podspec"
-	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
@@ -39,17 +38,17 @@ func TestAWishThatIsNotReadIsAMistakeThatSaysWhatToWrite(t *testing.T) {
 	} {
 		p := pod(amounts{number: 1})
 		p.Annotations = map[string]string{key: "mig"}
-		if got := request.Foreign(p, podspec.DefaultNames()); len(got) != 1 || got[0].String() != "metadata.annotations["+key+"]: "+want {
+		if got := rules(podspec.DefaultNames(), 1).Foreign(p); len(got) != 1 || got[0].String() != "metadata.annotations["+key+"]: "+want {
 			t.Errorf("annotation %s: %q, want %q", key, got, want)
 		}
 		p.Annotations, p.Labels = nil, map[string]string{key: "mig"}
-		if got := request.Foreign(p, podspec.DefaultNames()); len(got) != 1 || got[0].String() != "metadata.labels["+key+"]: "+want {
+		if got := rules(podspec.DefaultNames(), 1).Foreign(p); len(got) != 1 || got[0].String() != "metadata.labels["+key+"]: "+want {
 			t.Errorf("label %s: %q, want %q", key, got, want)
 		}
 	}
 	for _, key := range wire.UserKeys() {
 		p := pod(amounts{number: 1})
-		if p.Labels = map[string]string{key: "mig"}; len(request.Foreign(p, podspec.DefaultNames())) != 1 {
+		if p.Labels = map[string]string{key: "mig"}; len(rules(podspec.DefaultNames(), 1).Foreign(p)) != 1 {
 			t.Errorf("the label %s is nobody's mistake", key)
 		}
 	}
@@ -74,15 +73,15 @@ func TestAResourceThatIsNotServedIsAMistakeThatSaysWhatToWrite(t *testing.T) {
 		"volcano.sh/vgpu-number":            {renamed, "is named nvidia.com/gpu in this cluster: write that"},
 		"volcano.sh/vgpu-memory-percentage": {renamed, "is not offered in this cluster: remove it"},
 	} {
-		got := request.Foreign(pod(amounts{name: 5, "example.com/hca": 1}), c.names)
+		got := rules(c.names, 1).Foreign(pod(amounts{name: 5, "example.com/hca": 1}))
 		if want := "spec.containers[0] (main) resources.limits[" + name + "]: " + c.want; len(got) != 1 || got[0].String() != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
-		if got := request.Foreign(pod(amounts{name: 0}), c.names); len(got) > 0 {
+		if got := rules(c.names, 1).Foreign(pod(amounts{name: 0})); len(got) > 0 {
 			t.Errorf("%s: 0 asks for nothing, but: %q", name, got)
 		}
 	}
-	if got := request.Foreign(pod(amounts{"nvidia.com/gpu": 1, "nvidia.com/gpumem": 4000}), renamed); len(got) > 0 {
+	if got := rules(renamed, 1).Foreign(pod(amounts{"nvidia.com/gpu": 1, "nvidia.com/gpumem": 4000})); len(got) > 0 {
 		t.Errorf("HAMi's names are those of the cluster, but: %q", got)
 	}
 }
@@ -94,7 +93,7 @@ func TestWhatIsReadOrOfOthersIsNoMistake(t *testing.T) {
 		"nvidia.com/gpu.deploy.client", "hami.io/vgpu-node", "volcano.sh/gpu-index", "example.com/vgpu-mode", "vgpu-mode", ""}) {
 		p.Annotations[key] = "x"
 	}
-	if got := request.Foreign(p, podspec.DefaultNames()); len(got) > 0 {
+	if got := rules(podspec.DefaultNames(), 1).Foreign(p); len(got) > 0 {
 		t.Errorf("mistakes: %q", got)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
-	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
@@ -35,8 +34,8 @@ func FuzzRead(f *testing.F) {
 }
 
 func check(t *testing.T, p *podspec.Pod, factor int64) {
-	got, mistakes := request.Read(p, podspec.DefaultNames(), factor)
-	again, _ := request.Read(p, podspec.DefaultNames(), factor)
+	got, mistakes := rules(podspec.DefaultNames(), factor).Read(p)
+	again, _ := rules(podspec.DefaultNames(), factor).Read(p)
 	if !reflect.DeepEqual(got, again) {
 		t.Fatalf("read twice: %+v and %+v", got, again)
 	}

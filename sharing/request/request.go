@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package request reads what a pod asks for. Its input is the neutral pod of package
-// podspec, so that the scheduler and the webhook judge by the same rules.
+// podspec. Scheduler, webhook, device plugin and views read pods with [Rules] and with nothing
+// else, so that the same pod cannot be read in two ways.
 //
 // The rules: the amounts are per container; memory and cores are per device, or
 // totals of the container's devices with the annotation wire.UserSplit, see amountPerDevice;
@@ -48,44 +49,58 @@ type Mistake struct {
 // String joins path and message.
 func (m Mistake) String() string { return m.Path + ": " + m.Message }
 
-// Option adjusts how a pod is read.
-type Option func(*reader)
-
-// WithPolicies makes every placement policy but these a mistake. Without it any
-// well-formed name is accepted.
-func WithPolicies(names ...string) Option {
-	return func(r *reader) { r.policies = append([]string{}, names...) }
+// Rules are by what pods are read. Every program makes them from the device configuration, so that
+// none reads a pod in its own way. The zero value has no resources.
+type Rules struct {
+	// Names are the resource names that pods ask with.
+	Names podspec.Names
+	// Factor is how many MiB one unit of the memory resource is; below 1 counts as 1.
+	Factor int64
+	// Defaults are what a container gets where it does not say.
+	Defaults Defaults
 }
 
-// WithDefaults sets what a container gets where it does not say.
-func WithDefaults(d Defaults) Option {
-	return func(r *reader) { r.defaults = d }
-}
-
-// Read turns the pod into a request. Memory is in units of factor MiB; a factor
-// below 1 counts as 1. If there is any mistake the request is empty. A pod that
+// Read turns the pod into a request. If there is any mistake the request is empty. A pod that
 // asks for nothing gives a request without containers; its annotations are
 // checked all the same, for whoever wrote them expected something of them.
-func Read(p *podspec.Pod, n podspec.Names, factor int64, options ...Option) (sharing.PodRequest, []Mistake) {
-	r := reader{names: n, namespace: p.Namespace, factor: max(factor, 1)}
-	for _, o := range options {
-		o(&r)
-	}
-	_, r.split = podAnnotations(p.Annotations).lookupKnown(wire.UserSplit)
-	out := sharing.PodRequest{Owner: sharing.Owner(p.UID), Namespace: p.Namespace}
-	for path, c := range containersOf(p) {
-		if req, ok := r.readContainer(path, c); ok {
-			out.Requests = append(out.Requests, req)
-		}
-	}
-	if n := len(out.Requests); n > MostAsking {
-		r.addMistake("spec", fmt.Sprintf("%d containers ask for devices, want at most %d", n, MostAsking))
-	}
-	r.readAnnotations(p, &out)
-	if len(r.mistakes) > 0 {
-		return sharing.PodRequest{}, r.mistakes
+func (r Rules) Read(p *podspec.Pod) (sharing.PodRequest, []Mistake) {
+	in := r.reader(p)
+	out := sharing.PodRequest{Owner: sharing.Owner(p.UID), Namespace: p.Namespace, Requests: in.readContainers(p)}
+	in.readAnnotations(p, &out)
+	if len(in.mistakes) > 0 {
+		return sharing.PodRequest{}, in.mistakes
 	}
 	return out, nil
+}
+
+// ReadContainers is the part of Read that is about the amounts of containers: a mistake in an
+// annotation, which can be written to a pod that exists, takes nothing from it.
+func (r Rules) ReadContainers(p *podspec.Pod) ([]sharing.Request, []Mistake) {
+	in := r.reader(p)
+	out := in.readContainers(p)
+	if len(in.mistakes) > 0 {
+		return nil, in.mistakes
+	}
+	return out, nil
+}
+
+func (r Rules) reader(p *podspec.Pod) *reader {
+	_, split := podAnnotations(p.Annotations).lookupKnown(wire.UserSplit)
+	return &reader{Rules: Rules{r.Names, max(r.Factor, 1), r.Defaults}, namespace: p.Namespace, split: split}
+}
+
+// readContainers reads those containers that ask for devices.
+func (r *reader) readContainers(p *podspec.Pod) []sharing.Request {
+	var out []sharing.Request
+	for path, c := range containersOf(p) {
+		if req, ok := r.readContainer(path, c); ok {
+			out = append(out, req)
+		}
+	}
+	if n := len(out); n > MostAsking {
+		r.addMistake("spec", fmt.Sprintf("%d containers ask for devices, want at most %d", n, MostAsking))
+	}
+	return out
 }
 
 // containersOf yields the containers of a pod, each with its path.
@@ -110,11 +125,8 @@ func containersOf(p *podspec.Pod) iter.Seq2[string, *podspec.Container] {
 
 // reader collects the mistakes of one pod.
 type reader struct {
-	names     podspec.Names
+	Rules
 	namespace string
-	factor    int64
-	defaults  Defaults
-	policies  []string
 	// split says that amounts are totals of a container's devices, see amountPerDevice.
 	split    bool
 	mistakes []Mistake

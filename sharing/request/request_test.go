@@ -11,6 +11,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/policy"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
@@ -25,6 +26,10 @@ const (
 )
 
 // pod makes a pod of one app container.
+func rules(names podspec.Names, factor int64) request.Rules {
+	return request.Rules{Names: names, Factor: factor}
+}
+
 func pod(resources amounts) *podspec.Pod {
 	return &podspec.Pod{UID: "uid-1", Containers: []podspec.Container{{Name: "main", Resources: resources}}}
 }
@@ -33,7 +38,7 @@ func TestWhatOneContainerAsks(t *testing.T) {
 	for name, c := range map[string]struct {
 		resources amounts
 		factor    int64
-		options   []request.Option
+		defaults  request.Defaults
 		want      sharing.Request
 	}{
 		"a number alone asks for the whole memory and no compute guarantee": {
@@ -70,17 +75,17 @@ func TestWhatOneContainerAsks(t *testing.T) {
 		},
 		"defaults fill in what is not said": {
 			resources: amounts{number: 1}, factor: 2,
-			options: []request.Option{request.WithDefaults(request.Defaults{Memory: 100, Cores: 20})},
-			want:    sharing.Request{Count: 1, Memory: sharing.AbsoluteMemory(200 * sharing.MiB), Cores: 20},
+			defaults: request.Defaults{Memory: 100, Cores: 20},
+			want:     sharing.Request{Count: 1, Memory: sharing.AbsoluteMemory(200 * sharing.MiB), Cores: 20},
 		},
 		"defaults do not replace what is said, 0 included": {
 			resources: amounts{number: 1, memory: 0, cores: 0},
-			options:   []request.Option{request.WithDefaults(request.Defaults{Memory: 100, Cores: 20})},
+			defaults:  request.Defaults{Memory: 100, Cores: 20},
 			want:      sharing.Request{Count: 1, Memory: sharing.WholeMemory()},
 		},
 		"default memory does not contradict a percentage": {
 			resources: amounts{number: 1, percent: 10},
-			options:   []request.Option{request.WithDefaults(request.Defaults{Memory: 100})},
+			defaults:  request.Defaults{Memory: 100},
 			want:      sharing.Request{Count: 1, Memory: sharing.PercentMemory(10)},
 		},
 		"as many devices, and as much memory of each, as a node may have": {
@@ -98,7 +103,7 @@ func TestWhatOneContainerAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Container = "main"
-			got, mistakes := request.Read(pod(c.resources), podspec.DefaultNames(), c.factor, c.options...)
+			got, mistakes := request.Rules{Names: podspec.DefaultNames(), Factor: c.factor, Defaults: c.defaults}.Read(pod(c.resources))
 			if len(mistakes) > 0 {
 				t.Fatal(mistakes)
 			}
@@ -111,7 +116,7 @@ func TestWhatOneContainerAsks(t *testing.T) {
 
 func TestADefaultThatNoDeviceHasCountsAsNone(t *testing.T) {
 	for memory, want := range map[int64]sharing.Memory{16: sharing.AbsoluteMemory(16 << 40), 17: sharing.WholeMemory()} {
-		got, mistakes := request.Read(pod(amounts{number: 1}), podspec.DefaultNames(), 1<<20, request.WithDefaults(request.Defaults{Memory: memory}))
+		got, mistakes := request.Rules{Names: podspec.DefaultNames(), Factor: 1 << 20, Defaults: request.Defaults{Memory: memory}}.Read(pod(amounts{number: 1}))
 		if len(mistakes) > 0 || got.Requests[0].Memory != want {
 			t.Errorf("%d TiB: %+v, %v", memory, got.Requests, mistakes)
 		}
@@ -129,7 +134,7 @@ func TestWhatAsksForNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pod(resources)
-			got, mistakes := request.Read(p, podspec.DefaultNames(), 1)
+			got, mistakes := rules(podspec.DefaultNames(), 1).Read(p)
 			if len(mistakes) > 0 || len(got.Requests) > 0 || podspec.Asks(p, podspec.DefaultNames()) {
 				t.Errorf("got %+v, %v", got, mistakes)
 			}
@@ -218,7 +223,7 @@ func TestMistakesInAmounts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, mistakes := request.Read(pod(c.resources), podspec.DefaultNames(), c.factor)
+			got, mistakes := rules(podspec.DefaultNames(), c.factor).Read(pod(c.resources))
 			compare(t, mistakes, c.want)
 			if !reflect.DeepEqual(got, sharing.PodRequest{}) {
 				t.Errorf("half-read: %+v", got)
@@ -234,7 +239,7 @@ func TestSoManyContainersOfAPodMayAskForDevices(t *testing.T) {
 		for range n - 1 {
 			p.Containers = append(p.Containers, one.Containers[0])
 		}
-		_, mistakes := request.Read(p, podspec.DefaultNames(), 1)
+		_, mistakes := rules(podspec.DefaultNames(), 1).Read(p)
 		compare(t, mistakes, want)
 	}
 }
@@ -260,7 +265,7 @@ func TestEveryMistakeOfAPodIsReportedAtOnceWithItsPath(t *testing.T) {
 			{Name: "main", Resources: amounts{number: 1, cores: 101, percent: 0}},
 		},
 	}
-	_, mistakes := request.Read(p, podspec.DefaultNames(), 1, request.WithPolicies("binpack", "spread"))
+	_, mistakes := rules(podspec.DefaultNames(), 1).Read(p)
 	compare(t, mistakes, []string{
 		"spec.initContainers[0] (load) resources.limits[volcano.sh/vgpu-number]: -1 is negative",
 		"spec.initContainers[1] (proxy) resources.limits[volcano.sh/vgpu-memory]: asked without volcano.sh/vgpu-number: add the line volcano.sh/vgpu-number: 1 to the limits",
@@ -268,7 +273,7 @@ func TestEveryMistakeOfAPodIsReportedAtOnceWithItsPath(t *testing.T) {
 		"spec.containers[1] (main) resources.limits[volcano.sh/vgpu-cores]: 101 is more than 100: it is percent of one device, and each of the container's devices gives that much",
 		`metadata.annotations[volcano.sh/vgpu-mode]: unknown mode "foo": want one of mig, hami-core, mps, time-slicing`,
 		"metadata.annotations[volcano.sh/vgpu-mode]: mig is there twice",
-		`metadata.annotations[volcano.sh/vgpu-policy]: unknown policy "best": want one of binpack, spread`,
+		`metadata.annotations[volcano.sh/vgpu-policy]: unknown policy "best": want one of ` + strings.Join(policy.Names(), ", "),
 	})
 }
 
@@ -279,7 +284,7 @@ func TestInitContainersAndSidecarsAreReadInOrder(t *testing.T) {
 		{Name: "c"},
 		{Name: "d", Resources: amounts{number: 3}},
 	}}
-	got, mistakes := request.Read(p, podspec.DefaultNames(), 1)
+	got, mistakes := rules(podspec.DefaultNames(), 1).Read(p)
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
@@ -295,11 +300,11 @@ func TestInitContainersAndSidecarsAreReadInOrder(t *testing.T) {
 
 func TestRenamedAndMissingResources(t *testing.T) {
 	names := podspec.Names{Number: "example.com/gpu", Memory: "example.com/mem"}
-	got, mistakes := request.Read(pod(amounts{"example.com/gpu": 1, "example.com/mem": 7, cores: 500, "": 9}), names, 1)
+	got, mistakes := rules(names, 1).Read(pod(amounts{"example.com/gpu": 1, "example.com/mem": 7, cores: 500, "": 9}))
 	if len(mistakes) > 0 || len(got.Requests) != 1 || got.Requests[0].Cores != 0 {
 		t.Errorf("got %+v, %v", got, mistakes)
 	}
-	_, mistakes = request.Read(pod(amounts{"example.com/mem": 7}), names, 1)
+	_, mistakes = rules(names, 1).Read(pod(amounts{"example.com/mem": 7}))
 	if len(mistakes) != 1 || !strings.Contains(mistakes[0].Message, "example.com/gpu: 1") {
 		t.Errorf("got %v", mistakes)
 	}
@@ -312,7 +317,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	p := pod(amounts{number: 1, memory: -1})
 	p.Annotations = map[string]string{wire.UserUseIDs: "GPU-b, GPU-a"}
 	resources, annotations := maps.Clone(p.Containers[0].Resources), maps.Clone(p.Annotations)
-	request.Read(p, podspec.DefaultNames(), 1)
+	rules(podspec.DefaultNames(), 1).Read(p)
 	if !maps.Equal(resources, p.Containers[0].Resources) || !maps.Equal(annotations, p.Annotations) {
 		t.Error("the pod was changed")
 	}

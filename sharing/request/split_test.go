@@ -24,7 +24,7 @@ func TestATotalIsSplitEvenly(t *testing.T) {
 	for name, c := range map[string]struct {
 		resources amounts
 		factor    int64
-		options   []request.Option
+		defaults  request.Defaults
 		want      sharing.Request
 	}{
 		"memory and cores over two devices": {
@@ -61,7 +61,7 @@ func TestATotalIsSplitEvenly(t *testing.T) {
 		},
 		"a default is that of one device and is not split": {
 			resources: amounts{number: 2},
-			options:   []request.Option{request.WithDefaults(request.Defaults{Memory: 100, Cores: 20})},
+			defaults:  request.Defaults{Memory: 100, Cores: 20},
 			want:      sharing.Request{Count: 2, Memory: sharing.AbsoluteMemory(100 * sharing.MiB), Cores: 20, Even: true},
 		},
 		"the least that each can give": {
@@ -75,7 +75,7 @@ func TestATotalIsSplitEvenly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Container = "main"
-			got, mistakes := request.Read(even(c.resources), podspec.DefaultNames(), c.factor, c.options...)
+			got, mistakes := request.Rules{Names: podspec.DefaultNames(), Factor: c.factor, Defaults: c.defaults}.Read(even(c.resources))
 			if len(mistakes) > 0 || len(got.Requests) != 1 {
 				t.Fatal(got, mistakes)
 			}
@@ -126,7 +126,7 @@ func TestWhatCannotBeSplitEvenly(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, mistakes := request.Read(even(c.resources), podspec.DefaultNames(), c.factor)
+			got, mistakes := rules(podspec.DefaultNames(), c.factor).Read(even(c.resources))
 			compare(t, mistakes, c.want)
 			if len(got.Requests) > 0 {
 				t.Errorf("half-read: %+v", got)
@@ -139,7 +139,7 @@ func TestOnlyAnEvenSplitIsKnown(t *testing.T) {
 	for _, text := range []string{"", "Even", "even ", "uneven", "true"} {
 		p := pod(amounts{number: 2, cores: 150})
 		p.Annotations = map[string]string{wire.UserSplit: text}
-		_, mistakes := request.Read(p, podspec.DefaultNames(), 1)
+		_, mistakes := rules(podspec.DefaultNames(), 1).Read(p)
 		compare(t, mistakes, []string{fmt.Sprintf("metadata.annotations[volcano.sh/vgpu-split]: unknown split %q: want even", text)})
 	}
 }
@@ -151,7 +151,7 @@ func TestPartsAreEvenAndNeverMoreThanTheTotal(t *testing.T) {
 	for range 5000 {
 		n, factor := 2+random.Int64N(15), 1+random.Int64N(1024)
 		mib, percents := 1+random.Int64N(200_000/factor), 1+random.Int64N(100*n)
-		got, mistakes := request.Read(even(amounts{number: n, memory: mib, cores: percents}), podspec.DefaultNames(), factor)
+		got, mistakes := rules(podspec.DefaultNames(), factor).Read(even(amounts{number: n, memory: mib, cores: percents}))
 		if len(mistakes) > 0 {
 			if mib*factor >= n && percents >= n {
 				t.Fatalf("%d MiB and %d%% over %d: %v", mib*factor, percents, n, mistakes)

@@ -126,7 +126,7 @@ func readPod(t *testing.T, pod *corev1.Pod) string {
 	neutral.Annotations = nil
 	said := fmt.Sprintf("%+v %t", neutral, corepod.Asks(pod, names))
 	neutral.Annotations = pod.Annotations
-	asked, mistakes := request.Read(&neutral, names, 1)
+	asked, mistakes := request.Rules{Names: names, Factor: 1}.Read(&neutral)
 	placed, found, err := wire.ReadPlacement(pod.Annotations, corepod.Refs(pod, names), nil, 1)
 	return fmt.Sprintf("%s\n%+v %v\n%+v %t %v", said, asked, mistakes, placed, found, err)
 }

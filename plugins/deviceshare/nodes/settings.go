@@ -11,7 +11,6 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/podspec/corepod"
-	"deviceshare/sharing/policy"
 	"deviceshare/sharing/quota"
 	"deviceshare/sharing/request"
 )
@@ -41,9 +40,9 @@ func DefaultSettings() Settings {
 // ReadRequest reads what a pod asks for. Mistakes are why it cannot be served, all at once; a pod
 // that asks by names which nobody serves has some, too.
 func (s *Settings) ReadRequest(pod *corev1.Pod) (sharing.PodRequest, []request.Mistake) {
-	read := corepod.Read(pod)
-	req, mistakes := request.Read(&read, s.Names, s.Factor, request.WithPolicies(policy.Names()...), request.WithDefaults(s.Defaults))
-	if foreign := request.Foreign(&read, s.Names); len(foreign) > 0 {
+	read, rules := corepod.Read(pod), request.Rules{Names: s.Names, Factor: s.Factor, Defaults: s.Defaults}
+	req, mistakes := rules.Read(&read)
+	if foreign := rules.Foreign(&read); len(foreign) > 0 {
 		return sharing.PodRequest{}, append(mistakes, foreign...)
 	}
 	return req, mistakes

@@ -31,7 +31,7 @@ func TestTheUserOfAContainerReachesItsRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := corepod.Read(&corev1.Pod{Spec: corev1.PodSpec{SecurityContext: tc.pod, Containers: []corev1.Container{tc.container}}})
-			req, mistakes := request.Read(&read, podspec.DefaultNames(), 1)
+			req, mistakes := request.Rules{Names: podspec.DefaultNames(), Factor: 1}.Read(&read)
 			if len(mistakes) > 0 || len(req.Requests) != 1 || req.Requests[0].User != tc.want {
 				t.Errorf("the request is %+v %v, want %+v", req.Requests, mistakes, tc.want)
 			}
