@@ -170,6 +170,14 @@ func schedulerRules() []rule {
 			Example: [2]string{"deviceshare/plugins/deviceshare/podstate", "k8s.io/api/core/v1"},
 		},
 		{
+			Name: "what is kept for whom is pure",
+			Why:  "it must be repeatable from sessions and times alone",
+			Breaks: func(from, to string) bool {
+				return under("plugins/deviceshare/holds")(from) && (effects(to) || !standard(to))
+			},
+			Example: [2]string{"deviceshare/plugins/deviceshare/holds", "time"},
+		},
+		{
 			Name: "when a pod is told why it waits is pure",
 			Why:  "it must be repeatable from the texts and times alone",
 			Breaks: func(from, to string) bool {
