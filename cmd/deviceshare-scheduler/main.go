@@ -140,7 +140,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	deviceshare.IgnoreSums(wire.ResourcePercentage)
 	deviceshare.Register(store.Build)
 	nodeorder.Register()
-	store.ExplainAfterActions()
+	store.WrapActions()
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)
 	if err := serveMetricsAndLedger(volcano, ours, store, endpoint.NewAccess(cluster)); err != nil {

@@ -34,13 +34,15 @@ func (r right) String() string {
 func unused() map[string]string {
 	const (
 		evict   = "actions preempt and reclaim, which the shipped configuration leaves out"
+		shuffle = "action shuffle, which the shipped configuration leaves out"
 		volumes = "pods with volumes that wait for their first consumer"
 		claims  = "pods with resource claims"
 		flags   = "an option of Volcano's scheduler that the chart leaves off"
 	)
 	return map[string]string{
-		"scheduler: delete /pods":                                 evict,
-		"scheduler: get /pods":                                    "Volcano reads a pod anew whose bind failed",
+		"scheduler: delete /pods":                                 shuffle,
+		"scheduler: create /pods/eviction":                        evict,
+		"scheduler: get /pods":                                    "Volcano reads a pod again whose bind failed",
 		"scheduler: update /persistentvolumes":                    volumes,
 		"scheduler: update /persistentvolumeclaims":               volumes,
 		"scheduler: list storage.k8s.io/csidrivers":               flags,

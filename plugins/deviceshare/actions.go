@@ -11,16 +11,16 @@ import (
 	"deviceshare/plugins/deviceshare/waiting"
 )
 
-// ExplainAfterActions makes Volcano's actions end with what the plugin tells waiting pods, counts
-// whom they evict, and notes that the session goes on. It must run after the actions were
-// registered and before the scheduler reads its configuration.
+// WrapActions makes Volcano's actions keep what they clear for those for whom they clear it, and end
+// with what the plugin tells waiting pods; counts whom they evict, and notes that the session goes on.
+// It must run after the actions were registered and before the scheduler reads its configuration.
 //
 // The end of the session is too late: plugins close it in no order, and gang writes what it finds
 // into the group of the pods.
-func (s *Store) ExplainAfterActions() {
+func (s *Store) WrapActions() {
 	for _, name := range []string{"enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"} {
 		if a, ok := framework.GetAction(name); ok {
-			framework.RegisterAction(s.Explained(a))
+			framework.RegisterAction(s.Explained(s.MakingRoom(a)))
 		}
 	}
 }

@@ -11,6 +11,7 @@
 //	binding         what it decided, on its way to the API server
 //	metrics, page   what is told of it, to Prometheus and as JSON
 //	waiting         why a pod waits
+//	room            evictions in sessions, with holds (what is kept for whom) and evictor
 //	queues          the limits of queues
 //	mix             what pods ask for, learned from those that arrived
 //	arguments       what the scheduler's configuration says
@@ -23,7 +24,7 @@
 // the scheduling loop talks to the API server: the placement travels on the Binding.
 //
 // What is different in other versions of Volcano is in compat.go, snapshot and binding, and in files
-// named volcano.go of queues and waiting.
+// named volcano.go of queues, room and waiting.
 //
 // Concurrency: Volcano runs sessions in one goroutine and calls predicates and scores
 // from many. Those only read. What outlives a session is in Store and nodes.Cluster. It

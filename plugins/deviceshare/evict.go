@@ -47,6 +47,9 @@ type evictions struct {
 // choosePreemptVictims says which of the candidates, all on one node, may be evicted for a
 // task of the same queue.
 func (e *evictions) choosePreemptVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
+	if !e.store.room.MayEvictFor(task.Job) {
+		return nil, true
+	}
 	if e.dryRuns {
 		return e.chooseVictims(task, candidates, agree, preemptByDryRun)
 	}
@@ -56,6 +59,9 @@ func (e *evictions) choosePreemptVictims(task *api.TaskInfo, candidates []*api.T
 // chooseReclaimVictims says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
 func (e *evictions) chooseReclaimVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
+	if !e.store.room.MayEvictFor(task.Job) {
+		return nil, true
+	}
 	if e.limits != nil {
 		// Which ones the others allow depends on the order: ours must be among them.
 		allowed := slices.SortedStableFunc(slices.Values(agree(task, candidates)), e.lowestFirst)

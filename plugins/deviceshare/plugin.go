@@ -59,6 +59,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 		p.witness = &waiting.Witness{Plugin: PluginName}
 		p.witness.StandBy(ssn)
 		p.store.current = p
+		p.store.room.OpenSession(ssn, p)
 	}
 }
 
@@ -136,6 +137,7 @@ func (p *Plugin) Given(owner sharing.Owner) (node string, placement *sharing.Pla
 func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 	p.explainWaiting(ssn) // where an action that is not Volcano's came last
 	p.store.current = nil
+	p.store.room.CloseSession()
 	if p.asks != nil {
 		p.store.asks = p.asks
 	}

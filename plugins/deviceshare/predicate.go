@@ -33,6 +33,9 @@ type judge struct {
 	awaited map[string]string
 	// limits are those of queues, nil if no queue has a limit of devices.
 	limits *queues.Limits
+	// judgesFuture says that nodes are judged as they will be when pods that are leaving are gone,
+	// whatever their sums say.
+	judgesFuture bool
 	// off is why no pod with devices is placed in this session, nil if they are.
 	off error
 	// hopeless are texts of nodes that would refuse the pod empty too, by their texts without that.
@@ -145,7 +148,7 @@ func (j *judge) ledgerFor(n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) *s
 // judgesNow reports whether Volcano will use the node for the task as it is, and not as it will be
 // when pods that are leaving are gone.
 func (j *judge) judgesNow(t *api.TaskInfo, info *api.NodeInfo) bool {
-	return !hasReleasing(info, j.settings.Names.Number) || judgedNow(t, info)
+	return !j.judgesFuture && (!hasReleasing(info, j.settings.Names.Number) || judgedNow(t, info))
 }
 
 // requireServing returns an error if the node cannot serve the task whoever leaves it.

@@ -25,6 +25,7 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/plugins/deviceshare/queues"
+	"deviceshare/plugins/deviceshare/room"
 	"deviceshare/plugins/deviceshare/snapshot"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/deviceshare/waiting/news"
@@ -66,6 +67,7 @@ type Store struct {
 	pulse    *liveness.Pulse
 	signer   Signer
 	metrics  *metrics.Metrics
+	room     *room.Room
 	now      func() time.Time
 	began    time.Time
 
@@ -132,6 +134,10 @@ func NewStore(o Options) *Store {
 		s.now = time.Now
 	}
 	s.began = s.now()
+	if s.lead == nil {
+		s.lead = binding.SoleLeader{}
+	}
+	s.room = room.New(s.lead, s.report, s.uptimeSeconds)
 	s.metrics = metrics.New()
 	if o.Config == nil {
 		s.Configure(nodes.DefaultSettings())
@@ -184,6 +190,7 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	state := metrics.State{
 		TakesPart: last == takesPart, IsAside: last == standsAway,
 		Config: s.versions.Load(), Cluster: s.cluster, Waiting: s.waiting.Counts(),
+		Holds: s.room.Holds(), HoldEnds: s.room.Ends(),
 	}
 	if now := s.mix.Current(); now != nil {
 		state.MeasureFree = now.Usable

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,9 @@ type world struct {
 	report  *reportRecorder
 	plugin  *Plugin // of the session opened last
 	idle    bool    // sessions place nothing
+	// seconds is the time since the world began, and lead says who may write; nil is the world alone.
+	seconds atomic.Int64
+	lead    Leadership
 
 	mu       sync.Mutex
 	bindings map[string]corev1.Binding // by pod name, the last one
@@ -131,12 +135,18 @@ func (s *statusRecorder) changes() int {
 
 func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	t.Helper()
+	return newWorldWith(t, util.NewFakeEvictor(100), objects...)
+}
+
+// newWorldWith is newWorld with an evictor; nil is Volcano's own.
+func newWorldWith(t testing.TB, evictor cache.Evictor, objects ...runtime.Object) *world {
+	t.Helper()
 	w := &world{
 		t: t, args: framework.Arguments{}, bindings: map[string]corev1.Binding{},
 		status: &statusRecorder{messages: map[string]string{}}, report: &reportRecorder{},
 	}
 	w.restart()
-	w.cache = cache.NewCustomMockSchedulerCache(schedulerName, binderOf(w), util.NewFakeEvictor(100), w.status, nil, record.NewFakeRecorder(10000))
+	w.cache = cache.NewCustomMockSchedulerCache(schedulerName, binderOf(w), evictor, w.status, nil, record.NewFakeRecorder(10000))
 	w.cache.HyperNodesInfo = api.NewHyperNodesInfoWithCache(map[string]*api.HyperNodeInfo{}, map[int]sets.Set[string]{}, map[string]sets.Set[string]{}, ready())
 	w.client = w.cache.Client().(*fake.Clientset)
 	w.client.PrependReactor("create", "pods", w.bind)
@@ -161,7 +171,10 @@ func newWorld(t testing.TB, objects ...runtime.Object) *world {
 
 // restart gives the world a scheduler process without a past.
 func (w *world) restart() {
-	w.store = NewStore(Options{Backends: factory.New(), Report: w.report, Now: func() time.Time { return time.Unix(1700000000, 0) }})
+	w.store = NewStore(Options{
+		Backends: factory.New(), Report: w.report, Lead: w.lead, Now: func() time.Time { return time.Unix(1700000000+w.seconds.Load(), 0) },
+	})
+	w.t.Cleanup(w.store.room.Close)
 }
 
 // binderOf returns a binder that belongs to whatever store the world has.

@@ -39,6 +39,14 @@ const (
 	DevicePlacementMissing = "DevicePlacementMissing"
 )
 
+// Events of pods that have to leave.
+const (
+	// Preempted: a more important pod of the same queue gets the room.
+	Preempted = "Preempted"
+	// Reclaimed: a pod of a queue that has less than it deserves gets the room.
+	Reclaimed = "Reclaimed"
+)
+
 // Events of queues.
 const (
 	// QueueLimitDoubtful: a limit that cannot be meant.

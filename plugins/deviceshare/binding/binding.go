@@ -55,12 +55,8 @@ type Binder struct {
 	places chan struct{}
 }
 
-// New returns a binder with room for bindsAtOnce calls. Lead may be nil: this scheduler is the only
-// one.
+// New returns a binder with room for bindsAtOnce calls.
 func New(pods *nodes.Pods, report Reporter, devices DeviceRule, lead Leadership, m *metrics.Metrics) *Binder {
-	if lead == nil {
-		lead = soleLeader{}
-	}
 	return &Binder{pods: pods, report: report, devices: devices, lead: lead, metrics: m, places: make(chan struct{}, bindsAtOnce)}
 }
 
@@ -72,11 +68,11 @@ type Leadership interface {
 	Begin() (until time.Time, done func(), err error)
 }
 
-// soleLeader is the leadership of a scheduler that is the only one.
-type soleLeader struct{}
+// SoleLeader is the leadership of a scheduler that is the only one.
+type SoleLeader struct{}
 
 // Begin implements Leadership.
-func (soleLeader) Begin() (until time.Time, done func(), err error) {
+func (SoleLeader) Begin() (until time.Time, done func(), err error) {
 	return time.Now().Add(bindTimeout), func() {}, nil
 }
 

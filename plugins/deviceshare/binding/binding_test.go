@@ -66,7 +66,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := New(states, nil, nobodyMustHaveDevices{}, nil, metrics.New())
+	b := New(states, nil, nobodyMustHaveDevices{}, SoleLeader{}, metrics.New())
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -149,7 +149,7 @@ func TestAGangIsBoundAFewPodsAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := New(nodes.NewCluster(nil, nil).Pods(), nil, nobodyMustHaveDevices{}, nil, metrics.New())
+	b := New(nodes.NewCluster(nil, nil).Pods(), nil, nobodyMustHaveDevices{}, SoleLeader{}, metrics.New())
 	var calls sync.WaitGroup
 	for i := range pods {
 		task := api.NewTaskInfo(podOf(fmt.Sprint("p", i)))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/deviceshare/waiting/news"
@@ -45,6 +46,9 @@ type State struct {
 	// MeasureFree says how much of devices is free, and how much of that the next pods can use; nil
 	// before enough pods have arrived.
 	MeasureFree func([][]sharing.View) (free, usable float64, ok bool)
+	// Holds is for how many jobs room is being made, HoldEnds how many of these ended in each outcome.
+	Holds    int
+	HoldEnds [holds.Outcomes]int
 }
 
 // New returns metrics of a plugin that has done nothing.
@@ -124,6 +128,8 @@ type gauges struct {
 	config, disagreeing                  gauge
 	waitingPods, waitingMemory           gauge
 	freeDevices, freeUsable              gauge
+	holds                                gauge
+	holdEnds                             gauge
 }
 
 func newGauges() gauges {
@@ -150,6 +156,8 @@ func newGauges() gauges {
 		freeDevices: newGauge("free_devices", "Free parts of devices that work, in whole devices: of memory or compute, the scarcer one."),
 		freeUsable: newGauge("free_usable_ratio",
 			"Part of the free devices that an average pod of those that arrived last can use: less is more fragmented."),
+		holds:       newGauge("holds", "Jobs for which room is being made: pods leave, and their devices are kept."),
+		holdEnds:    newGauge("hold_ends_total", "Holds that ended: placed, abandoned because nobody waited any more, or failed.", "outcome"),
 		config:      newGauge("config_info", "Always 1. The hashes of the configuration in force.", "device", "node", "geometry"),
 		disagreeing: newGauge("config_disagreeing_nodes", "Nodes whose device plugin goes by another device configuration."),
 	}
@@ -166,6 +174,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric, s State) {
 		enabled = 1
 	}
 	m.gauges.enabled.sendValue(out, enabled)
+	m.gauges.collectHolds(out, &s)
 	if s.IsAside {
 		return
 	}
@@ -183,6 +192,14 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric, s State) {
 	}
 	m.gauges.assumed.sendValue(out, float64(s.Cluster.Pods().Decisions()))
 	m.gauges.warming.sendValue(out, float64(len(s.Cluster.Pods().Awaited())))
+}
+
+// collectHolds sends for how many jobs room is being made, and how that ended so far.
+func (g *gauges) collectHolds(out chan<- prometheus.Metric, s *State) {
+	g.holds.sendValue(out, float64(s.Holds))
+	for outcome, n := range s.HoldEnds {
+		out <- prometheus.MustNewConstMetric(g.holdEnds.desc, prometheus.CounterValue, float64(n), holds.Outcome(outcome).String())
+	}
 }
 
 // collectNodes sends what is known of the nodes.

@@ -30,11 +30,15 @@ func (c Counts) countPod(queue api.QueueID, cause news.Cause, memory sharing.Byt
 	by[cause].memory = by[cause].memory.Plus(memory)
 }
 
-// countLeaving counts the pods of a job that have a node and wait for others to leave it.
-func (e *explanation) countLeaving(job *api.JobInfo) {
+// explainLeaving counts the pods of a job that have a node and wait for others to leave it, and tells
+// those for which room is made who has to leave.
+func (e *explanation) explainLeaving(job *api.JobInfo) {
 	for _, t := range job.TaskStatusIndex[api.Pipelined] {
 		if a, asks := e.Scheduler.Ask(t); asks {
 			e.waiting.countPod(job.Queue, news.Leaving, MemoryOf(a.Request, e.Largest))
+		}
+		if text := e.Scheduler.RoomFor(t); text != "" {
+			tellPlace(job, t, asFitErrors(e.memory.told.Tell(news.Pod(t.Pod.UID), news.Leaving, text)))
 		}
 	}
 }

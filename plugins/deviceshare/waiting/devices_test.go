@@ -78,3 +78,5 @@ func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
 		t.Errorf("nodes were asked %d times, want %d", scheduler.asked, want)
 	}
 }
+
+func (s *shapes) RoomFor(*api.TaskInfo) string { return "" }

@@ -37,6 +37,8 @@ type Scheduler interface {
 	// Answer returns what a node says to a task, "" if its devices have room. Limits of queues are
 	// left out.
 	Answer(*api.TaskInfo, *nodes.Node, *api.NodeInfo) string
+	// RoomFor returns what a task is told for which room is being made, "" if none is.
+	RoomFor(*api.TaskInfo) string
 }
 
 // Session is what is known when the last action of a session has ended.
@@ -129,7 +131,7 @@ func (m *Memory) Explain(s Session) {
 		if job.PodGroup != nil && len(job.TaskStatusIndex[api.Pending]) > 0 {
 			e.explainJob(job)
 		}
-		e.countLeaving(job)
+		e.explainLeaving(job)
 	}
 	m.counts.Store(&e.waiting)
 	m.told.End()

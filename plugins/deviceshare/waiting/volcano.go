@@ -33,6 +33,13 @@ func setFitErrors(job *api.JobInfo, t *api.TaskInfo, text *api.FitErrors) {
 	job.NodesFitErrors[t.UID] = text
 }
 
+// tellPlace makes Volcano write the text, instead of its own, for a task that has a place in this
+// session. Volcano has written the nominated node before and leaves it there.
+func tellPlace(job *api.JobInfo, t *api.TaskInfo, text *api.FitErrors) {
+	t.LastTransaction = &api.TransactionContext{Status: api.Pending}
+	setFitErrors(job, t, text)
+}
+
 // showJob makes Volcano write the text of a pod into the condition and the event of the job's
 // group.
 func showJob(job *api.JobInfo, pod, text string) {

@@ -4,6 +4,7 @@ package waiting
 
 import (
 	"slices"
+	"strings"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/conf"
@@ -140,4 +141,32 @@ func (w *Witness) recordOutcome(q question) {
 func (w *Witness) saidNo(q question, subject string) string {
 	w.recordOutcome(q)
 	return w.refused[q][subject]
+}
+
+// IsHeldBackOnlyBy reports whether a plugin, and none that is asked after it, keeps a job from being
+// let in. The plugins after it have not been asked before: Volcano stops at the first that says no.
+func (w *Witness) IsHeldBackOnlyBy(ssn *framework.Session, job *api.JobInfo, plugin string) bool {
+	if w.saidNo(mayEnqueue, string(job.UID)) != plugin {
+		return false
+	}
+	tiers := ssn.Tiers
+	defer func() { ssn.Tiers = tiers }()
+	ssn.Tiers = w.pluginsAfter(tiers, plugin)
+	return ssn.JobEnqueueable(job)
+}
+
+// pluginsAfter returns the tiers from behind a plugin on, without those of the witness.
+func (w *Witness) pluginsAfter(tiers []conf.Tier, plugin string) (after []conf.Tier) {
+	found := false
+	for i := range tiers {
+		var rest []conf.PluginOption
+		for _, o := range tiers[i].Plugins {
+			if found && !strings.HasPrefix(o.Name, w.Plugin+"/") {
+				rest = append(rest, o)
+			}
+			found = found || o.Name == plugin
+		}
+		after = append(after, conf.Tier{Plugins: rest})
+	}
+	return after
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package room
+
+import (
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/plugins/deviceshare/holds"
+)
+
+// rebuildHolds finds the holds of an earlier process, by what it has written: the nominated node of pods
+// that wait, and the sentence that victims were given.
+func (r *Room) rebuildHolds() {
+	s := r.session
+	victims := map[string][]holds.Victim{} // by the name of the pod that gets the room
+	where := map[string]string{}
+	for _, n := range s.Nodes {
+		for _, t := range n.Tasks {
+			reason, ok := disruptionOf(t.Pod)
+			if !ok || reason.Node != n.Name {
+				continue
+			}
+			if t.Pod.DeletionTimestamp == nil && (reason.Reclaimed || !canBeEvicted(s.Session, t)) {
+				continue // the action chooses again
+			}
+			where[reason.For] = n.Name
+			victims[reason.For] = append(victims[reason.For], holds.Victim{
+				Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: n.Name, Action: actionOf(reason), Deadline: r.now() + graceOf(t.Pod) + overdueAfter,
+			})
+		}
+	}
+	for _, job := range s.Jobs {
+		h := holds.Hold{Job: holds.Job(job.UID), Priority: job.Priority, Since: r.now()}
+		for _, t := range s.waitingTasks(job) {
+			node := t.Pod.Status.NominatedNodeName
+			if node == "" {
+				node = where[nameOf(t)]
+			}
+			if node == "" {
+				continue
+			}
+			h.Slots = append(h.Slots, holds.Slot{Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: node, Shape: s.shapeOf(t)})
+			h.Victims = append(h.Victims, s.chooseLessImportant(job, victims[nameOf(t)])...)
+		}
+		if len(h.Slots) > 0 {
+			r.book.Keep(h)
+		}
+	}
+}
+
+// chooseLessImportant returns the victims that leave, and those that a job may have evicted.
+func (s *session) chooseLessImportant(job *api.JobInfo, victims []holds.Victim) (may []holds.Victim) {
+	for i := range victims {
+		t := s.findVictim(&victims[i])
+		if t != nil && (t.Pod.DeletionTimestamp != nil || s.priorityOf(t.Job) < job.Priority) {
+			may = append(may, victims[i])
+		}
+	}
+	return may
+}
+
+func actionOf(r holds.Reason) string {
+	if r.Reclaimed {
+		return "reclaim"
+	}
+	return "preempt"
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package room
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/plugins/deviceshare/evictor"
+	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/sharing/events"
+)
+
+// Devices is what a session says of devices.
+type Devices interface {
+	// Shape is equal for tasks that ask for the same devices, "" for none.
+	Shape(*api.TaskInfo) string
+	// IsPromised reports whether the session has promised a task the devices that it asks for.
+	IsPromised(*api.TaskInfo) bool
+	// JudgeFuture has predicates judge nodes as they will be when the pods that are leaving are gone.
+	JudgeFuture(bool)
+	// IsComplete reports whether all pods of the API server are in the snapshot.
+	IsComplete() bool
+}
+
+// Room has the holds of a process and carries them into its sessions.
+type Room struct {
+	book    *holds.Book
+	evictor *evictor.Evictor
+	// now is in seconds of a clock that never goes back.
+	now func() int64
+	// rebuilt says that the holds of an earlier process are known.
+	rebuilt bool
+	wanted  atomic.Pointer[map[holds.Pod]bool]
+	kept    atomic.Int64
+	ends    [holds.Outcomes]atomic.Int64
+	session *session // the open one, nil if none is
+}
+
+// New returns a Room without holds.
+func New(lead evictor.Leadership, report evictor.Reporter, now func() int64) *Room {
+	r := &Room{book: holds.NewBook(), now: now}
+	r.wanted.Store(&map[holds.Pod]bool{})
+	r.evictor = evictor.New(lead, r, report)
+	return r
+}
+
+// Close ends the workers that evict.
+func (r *Room) Close() { r.evictor.Close() }
+
+// IsWanted reports whether a pod has to leave. Safe for concurrent use.
+func (r *Room) IsWanted(pod types.UID) bool { return (*r.wanted.Load())[holds.Pod(pod)] }
+
+// Holds returns how many holds there are. Safe for concurrent use.
+func (r *Room) Holds() int { return int(r.kept.Load()) }
+
+// Unanswered returns how many evictions have no answer yet. Safe for concurrent use.
+func (r *Room) Unanswered() int { return r.evictor.Len() }
+
+// Ends returns how many holds ended in each outcome. Safe for concurrent use.
+func (r *Room) Ends() (ends [holds.Outcomes]int) {
+	for o := range ends {
+		ends[o] = int(r.ends[o].Load())
+	}
+	return ends
+}
+
+// OpenSession takes part in a session.
+func (r *Room) OpenSession(ssn *framework.Session, devices Devices) {
+	r.session = &session{Session: ssn, devices: devices, victimOf: map[api.TaskID]api.JobID{}, heldBySum: map[api.JobID]bool{}}
+	r.session.followActions()
+}
+
+// CloseSession ends the part in a session.
+func (r *Room) CloseSession() { r.session = nil }
+
+// BeginSession brings the holds up to date and applies them, once in a session.
+func (r *Room) BeginSession() {
+	s := r.session
+	if s == nil || s.begun || !r.rebuilt && !s.devices.IsComplete() {
+		return
+	}
+	s.begun = true
+	if !r.rebuilt {
+		r.rebuildHolds()
+		r.rebuilt = true
+	}
+	if r.book.Len() == 0 && !r.book.HasFailures() {
+		return
+	}
+	for _, end := range r.book.Refresh(s, r.now()) {
+		r.noteEnd(&end)
+	}
+	stmt := framework.NewStatement(s.Session)
+	for _, h := range r.book.InOrder() {
+		s.evictVictims(stmt, h)
+	}
+	r.takeOverPlaces()
+	for _, h := range r.book.InOrder() {
+		if why := s.applyHold(h); why != "" {
+			r.noteEnd(&holds.End{Hold: *h, Outcome: holds.Failed, Why: why})
+			r.book.Fail(h.Job, r.now())
+		}
+	}
+	r.publishVictims()
+}
+
+// MayEvictFor reports whether pods may be evicted for a job now.
+func (r *Room) MayEvictFor(j api.JobID) bool {
+	if r.session == nil || !r.session.begun {
+		return true // the session goes on without holds: a simulation, or an action of somebody else
+	}
+	_, may := r.book.MayEvict(holds.Job(j), r.now())
+	return may
+}
+
+// noteEnd counts a hold that has ended. Pods that wait must not name a node on which nothing is kept.
+func (r *Room) noteEnd(e *holds.End) {
+	r.ends[e.Outcome].Add(1)
+	if e.Outcome == holds.Failed {
+		klog.InfoS("Room that was being made for a job cannot be used", "job", e.Hold.Job, "why", e.Why)
+	}
+	if e.Outcome != holds.Placed {
+		r.clearNominations(&e.Hold)
+	}
+}
+
+// clearNominations takes the nominated node from the pods of a hold that still wait.
+func (r *Room) clearNominations(h *holds.Hold) {
+	for i := range h.Slots {
+		if t := r.session.findMember(h.Job, h.Slots[i].Pod); t != nil && t.Pod.Status.NominatedNodeName != "" {
+			r.evictor.ClearNomination(r.session.KubeClient(), types.NamespacedName{Namespace: t.Namespace, Name: t.Name}, t.Pod.UID)
+		}
+	}
+}
+
+// publishVictims tells the evictor who has to leave, and has it ask those that were not asked yet.
+func (r *Room) publishVictims() {
+	wanted := r.book.Wanted()
+	r.wanted.Store(&wanted)
+	r.kept.Store(int64(r.book.Len()))
+	for _, h := range r.book.InOrder() {
+		for i := range h.Victims {
+			v := &h.Victims[i]
+			t := r.session.findVictim(v)
+			if t == nil || t.Pod.DeletionTimestamp != nil {
+				continue
+			}
+			r.evictor.Evict(r.session.KubeClient(), evictor.Eviction{
+				Pod: types.NamespacedName{Namespace: t.Namespace, Name: t.Name}, UID: t.Pod.UID,
+				Why: r.session.reasonFor(h, v, t).String(), Event: eventOf(v.Action),
+			})
+		}
+	}
+}
+
+// eventOf returns the event that a victim of an action is given.
+func eventOf(action string) string {
+	if action == "reclaim" {
+		return events.Reclaimed
+	}
+	return events.Preempted
+}
+
+// Text is what a task with a place is told while it waits, "" for one without.
+func (r *Room) Text(t *api.TaskInfo) string {
+	h := r.book.Of(holds.Job(t.Job))
+	if h == nil || t.Pod.Status.NominatedNodeName == "" {
+		return "" // Volcano writes the nominated node with its own text
+	}
+	for i := range h.Slots {
+		if s := &h.Slots[i]; s.Pod == holds.Pod(t.Pod.UID) {
+			return waitText(h, s)
+		}
+	}
+	return ""
+}
+
+func waitText(h *holds.Hold, s *holds.Slot) string {
+	names := ""
+	for i := range h.Victims {
+		switch {
+		case i == maxNamed:
+			names += fmt.Sprintf(" and %d more", len(h.Victims)-maxNamed)
+		case i > maxNamed:
+		case i > 0:
+			names += ", " + h.Victims[i].Name
+		default:
+			names = h.Victims[i].Name
+		}
+	}
+	if names == "" {
+		return fmt.Sprintf("starts on node %s as soon as it can use the room that was made for it", s.Node)
+	}
+	return fmt.Sprintf("starts on node %s when these pods have left, which were told to make room: %s", s.Node, names)
+}
+
+// maxNamed is how many victims a text names.
+const maxNamed = 4

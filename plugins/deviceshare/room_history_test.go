@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceshare
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+)
+
+// roomHistory lets random things happen to a cluster, and remembers who was evicted for whom.
+type roomHistory struct {
+	*lab
+	random *rand.Rand
+	// rounds are the seconds in which pods were chosen to leave, by the pod that gets their room.
+	rounds map[string][]int64
+	// asked are the victims that were seen, and boundAt when a pod was bound, by name.
+	asked   map[string]bool
+	boundAt map[string]int64
+	nodeOf  map[string]string
+	gone    map[string]bool
+	where   map[string]string
+	names   int
+}
+
+func newRoomHistory(t *testing.T, seed uint64) *roomHistory {
+	var objects []runtime.Object
+	for n := range 3 {
+		objects = append(objects, nodeOf(t, devices(fmt.Sprint("n", n), 2, 10000)))
+	}
+	h := &roomHistory{lab: newLab(t, objects...), random: rand.New(rand.NewPCG(seed, 7)), rounds: map[string][]int64{}, asked: map[string]bool{},
+		boundAt: map[string]int64{}, nodeOf: map[string]string{}, gone: map[string]bool{}, where: map[string]string{}}
+	return h
+}
+
+// classOf is the priority class of a pod, by its name.
+func classOf(pod string) int {
+	return slices.Index([]string{"l", "h", "t"}, pod[:1])
+}
+
+// arrive makes a pod, or a gang of two, of some priority.
+func (h *roomHistory) arrive() {
+	class := h.random.IntN(3)
+	if h.random.IntN(2) == 0 {
+		class = 0
+	}
+	h.names++
+	group := fmt.Sprintf("%s%d", []string{"l", "h", "t"}[class], h.names)
+	members := 1 + h.random.IntN(5)/4
+	minimum := int32(members)
+	if class == 0 {
+		minimum = 0 // plugin gang lets no member of a complete gang be evicted
+	}
+	want := []asks{{number: 1, memory: 9950}, {number: 2, memory: 9950}, {number: 1, memory: 3000}, {number: 1, memory: 6000}}[h.random.IntN(4)]
+	h.create(important([]string{"low", "high", "top"}[class], group, minimum))
+	for i := range members {
+		pod := withGrace(podOf(fmt.Sprintf("%sx%d", group, i), group, want), int64(h.random.IntN(5)))
+		pod.Annotations[schedulingv1beta1.PodPreemptable] = "true"
+		h.mu.Lock()
+		h.replaced[pod.Name] = class == 0 && h.random.IntN(2) == 0
+		h.mu.Unlock()
+		h.create(pod)
+	}
+}
+
+// observe notes who was asked to leave, and who was bound.
+func (h *roomHistory) observe() {
+	h.t.Helper()
+	now := h.seconds.Load()
+	present := map[string]bool{}
+	for _, pod := range h.pods() {
+		present[pod.Name] = true
+		if pod.Spec.NodeName != "" && h.nodeOf[pod.Name] == "" {
+			h.nodeOf[pod.Name], h.boundAt[pod.Name] = pod.Spec.NodeName, now
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type != corev1.DisruptionTarget || h.asked[pod.Name] {
+				continue
+			}
+			h.asked[pod.Name] = true
+			var node, wish string
+			if _, err := fmt.Sscanf(c.Message, "makes room on %s for %s", &node, &wish); err != nil {
+				h.t.Fatalf("pod %s has the condition %q: %v", pod.Name, c.Message, err)
+			}
+			wish = strings.TrimPrefix(wish, "ns/")
+			if classOf(wish) <= classOf(pod.Name) {
+				h.t.Errorf("second %d: pod %s leaves for %s", now, pod.Name, wish)
+			}
+			h.where[wish] = node
+			h.rounds[wish] = append(h.rounds[wish], now)
+		}
+	}
+	for name := range h.nodeOf {
+		h.gone[name] = !present[name]
+	}
+	for name, n := range h.store.cluster.Nodes() {
+		if n.Ledger == nil {
+			continue
+		}
+		if err := n.Ledger.Check(); err != nil {
+			h.t.Errorf("second %d, node %s: %v", now, name, err)
+		}
+	}
+}
+
+// wasServed reports whether the pod got the room that was made for it, or a more important one did.
+func (h *roomHistory) wasServed(wish string, since int64) bool {
+	for pod, at := range h.boundAt {
+		if at >= since && (pod == wish || h.nodeOf[pod] == h.where[wish] && classOf(pod) > classOf(wish)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Pods arrive, end, and are made again at random. Every pod that had to leave made room for one that
+// was bound, in one round.
+func TestNobodyIsEvictedInVainInAnyHistory(t *testing.T) {
+	seeds, steps := uint64(20), 500
+	if testing.Short() {
+		seeds, steps = 2, 120
+	}
+	evictions := 0
+	for seed := range seeds {
+		h := newRoomHistory(t, seed)
+		deleted := map[string]bool{}
+		for range steps {
+			switch h.random.IntN(5) {
+			case 0, 1:
+				if len(h.pods()) < 14 {
+					h.arrive()
+				}
+			case 2: // a pod has done its work
+				var running []corev1.Pod
+				for _, pod := range h.pods() {
+					if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+						running = append(running, pod)
+					}
+				}
+				if len(running) > 4 {
+					pod := running[h.random.IntN(len(running))]
+					deleted[pod.Name] = true
+					h.mu.Lock()
+					h.replaced[pod.Name] = false
+					h.mu.Unlock()
+					h.leave(pod.Name)
+					h.caughtUp()
+				}
+			}
+			h.tick()
+			h.observe()
+		}
+		for range 30 { // what was begun comes to its end
+			h.tick()
+			h.observe()
+		}
+		evictions += len(h.asked)
+		for wish, rounds := range h.rounds {
+			first := rounds[0]
+			if !h.wasServed(wish, first) {
+				t.Errorf("seed %d: %d pods left node %s from second %d on for pod %s, which was not bound", seed, len(rounds), h.where[wish], first, wish)
+			}
+			for _, at := range rounds[1:] {
+				if at != first && !h.robbed(wish, first, at) {
+					t.Errorf("seed %d: pods left for %s in second %d, and again in second %d", seed, wish, first, at)
+				}
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if evictions == 0 {
+		t.Error("nobody was evicted: the test shows nothing")
+	}
+	t.Logf("%d evictions", evictions)
+}
+
+// robbed reports whether a more important pod was bound to the node between two rounds.
+func (h *roomHistory) robbed(wish string, from, to int64) bool {
+	for pod, at := range h.boundAt {
+		if at >= from && at <= to && classOf(pod) > classOf(wish) {
+			return true
+		}
+	}
+	return false
+}
+
+// Schedulers restart, evictions fail, nodes are cordoned, and those who wait give up: nobody leaves for
+// a pod that is less important, and what ends unplaced names no node.
+func TestFailuresLeaveNothingBehind(t *testing.T) {
+	seeds, steps := uint64(20), 500
+	if testing.Short() {
+		seeds, steps = 2, 80
+	}
+	for seed := range seeds {
+		h := newRoomHistory(t, seed+1000)
+		h.with("predicates")
+		for range steps {
+			switch h.random.IntN(8) {
+			case 0, 1, 2:
+				if len(h.pods()) < 14 {
+					h.arrive()
+				}
+			case 3:
+				h.restart()
+			case 4:
+				h.cordon(fmt.Sprint("n", h.random.IntN(3)), h.random.IntN(2) == 0)
+			case 5:
+				if pods := h.pods(); len(pods) > 6 {
+					h.leave(pods[h.random.IntN(len(pods))].Name)
+					h.caughtUp()
+				}
+			case 6:
+				h.mu.Lock()
+				for _, pod := range h.pods() {
+					h.failing[pod.Name] = h.random.IntN(10) / 9
+				}
+				h.mu.Unlock()
+			}
+			h.tick()
+			h.observe()
+		}
+		for n := range 3 {
+			h.cordon(fmt.Sprint("n", n), false)
+		}
+		for range 130 {
+			h.tick()
+			h.observe()
+		}
+		for _, pod := range h.pods() {
+			if node := pod.Status.NominatedNodeName; node != "" && pod.Spec.NodeName == "" && h.store.room.Holds() == 0 {
+				t.Errorf("seed %d: pod %s waits and names node %s, on which nothing is kept for it", seed, pod.Name, node)
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// cordon keeps new pods off a node, or lets them on it again.
+func (h *roomHistory) cordon(node string, on bool) {
+	h.t.Helper()
+	object := nodeOf(h.t, devices(node, 2, 10000))
+	object.Spec.Unschedulable = on
+	h.publish(object)
+	h.eventually("Volcano has seen the node", func() bool {
+		h.cache.Mutex.Lock()
+		defer h.cache.Mutex.Unlock()
+		return h.cache.Nodes[node].Node.Spec.Unschedulable == on
+	})
+}
