@@ -117,7 +117,7 @@ $(B)/test/test/third.so: test/third.c
 # Programs of entry_test: with a constructor that uses CUDA, with names of the driver's that are
 # their own.
 ENTRY := $(patsubst %,$(B)/test/test/%,entry_test probe_entry entry_plugin.so entry_own.so entry_names entry_names_program \
-	entry_names_library entry_reload)
+	entry_names_library entry_names_alone entry_reload entry_wrapper.so)
 $(B)/test/test/probe_entry: test/probe_entry.c test/probe_later.c test/probe_device.c test/probe_entry.h test/probe.h \
 		$(wildcard include/*.h) | fake
 	@mkdir -p $(@D)
@@ -139,6 +139,10 @@ $(B)/test/test/entry_names_program: test/entry_names.c $(B)/test/test/third.so |
 	$(call names,-DIN_PROGRAM)
 $(B)/test/test/entry_names_library: test/entry_names.c $(B)/test/test/third.so $(B)/test/test/entry_own.so | fake
 	$(call names,,$(@D)/entry_own.so)
+$(B)/test/test/entry_names_alone: test/entry_names.c $(B)/test/test/third.so
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $< -Wl,--no-as-needed -Wl,-rpath,$(abspath $(@D)) $(@D)/third.so -ldl
+$(B)/test/test/entry_wrapper.so: test/entry_wrapper.c
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $< -ldl
 
 PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized third.so plugin.so) \
 	$(B)/test/test/smi $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)

@@ -24,6 +24,13 @@ struct symbol {
 /* Sorted by name; index is enum symbol_id. Generated. */
 extern const struct symbol symbols[SYMBOL_COUNT];
 
+/* Our own dlsym and its like, up to one without a name. Generated. */
+struct lookup_function {
+	const char *name;
+	void *ours;
+};
+extern const struct lookup_function lookup_functions[];
+
 /* By symbol; NULL: not resolved, or not there. Written by resolve.c alone. */
 extern void *originals[SYMBOL_COUNT];
 
