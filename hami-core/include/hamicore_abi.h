@@ -11,9 +11,9 @@
  * what it holds, and what others hold is bounded when it is read.
  *
  * Invariants of the extension; `lock` is held for every change of what is not a process's own:
- *  I1 reserved[d] is the sum of slot[i].used[d] over all slots that are LIVE. Who takes the
- *     lock from somebody who has died, or has not given it back for 10 s, restores it from the
- *     slots; so does everybody now and then.
+ *  I1 reserved[d] is the sum of slot[i].used[d] over all slots that are LIVE and not suspended.
+ *     Who takes the lock from somebody who has died, or has not given it back for 10 s, restores it
+ *     from the slots; so does everybody now and then.
  *  I2 A slot never moves and has one writer, its owner. The owner holds an OFD lock on
  *     the slot's byte (VGPU_SLOT_LOCK + i) for life: the kernel drops it when the last
  *     descriptor and mapping are gone, however the process ends. A slot that is LIVE and whose byte
@@ -116,7 +116,7 @@ enum vgpu_slot_state { SLOT_FREE = 0, SLOT_LIVE = 1 };
 struct vgpu_slot {
 	uint32_t state;
 	int32_t pid;
-	uint64_t unused;
+	uint64_t suspended; /* its memory is in a checkpoint, and counts for nobody */
 	uint64_t used[HAMI_DEVICES];
 	uint64_t shown[VGPU_SHOWN][HAMI_DEVICES]; /* bytes that are told and not counted */
 	int32_t flight[HAMI_DEVICES]; /* calls under way that take or give memory */

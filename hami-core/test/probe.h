@@ -227,7 +227,12 @@ struct vgpu_region *probe_region(void);
 	F(exact_contexts, "exact-contexts") \
 	F(exact_unpacked, "exact-unpacked") \
 	F(exact_code, "exact-code") \
-	F(exact_forks, "exact-forks")
+	F(exact_forks, "exact-forks") \
+	F(newer_places, "newer-places") \
+	F(checkpoint, "checkpoint") \
+	F(memory_limits, "memory-limits") \
+	F(stack, "stack") \
+	F(forked_in_nvml, "forked-in-nvml")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

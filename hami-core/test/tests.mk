@@ -71,10 +71,10 @@ $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
 PROBE := $(patsubst %,test/probe_%.c,main device memory process nvml overhead green pool ways generation \
-	stress cost import odd start hostile exact forks)
+	stress cost import odd start hostile exact forks newer)
 # Tests that run programs under the library. SUITES run under every build of it, the others have
 # targets of their own.
-SUITES := preload exact pools sized entry ways_out failures weak_entry weak_memory weak_process cases
+SUITES := preload exact pools sized newer entry ways_out failures weak_entry weak_memory weak_process cases
 $(patsubst %,$(B)/test/test/%_test,$(SUITES) stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<

@@ -247,10 +247,11 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	int host = props && props->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && fg_generation >= 12020;
 	/* Managed memory is not put anywhere before it is touched, which nobody does here: it is reserved and takes nothing. */
 	host |= props && props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED && props->location.type == CU_MEM_LOCATION_TYPE_NONE && fg_generation >= 13000;
-	if (!pool || !props || (!host && (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(props->location.id))))
+	int ordinal = host || !props ? -1 : fg_ordinal_of(props->location);
+	if (!pool || !props || (!host && !fg_gpu(ordinal)))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct CUmemPoolHandle_st *p = calloc(1, sizeof *p);
-	*p = (struct CUmemPoolHandle_st){.ordinal = host ? -1 : props->location.id, .alive = 1};
+	*p = (struct CUmemPoolHandle_st){.ordinal = ordinal, .alive = 1};
 	pthread_mutex_lock(&fake.mutex);
 	p->next = created;
 	created = p;

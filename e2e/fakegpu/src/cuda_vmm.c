@@ -79,10 +79,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 	if (!handle || !prop || flags || !bytes || bytes % FG_PAGE || prop->type != 1)
 		return CUDA_ERROR_INVALID_VALUE;
 	int host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && fg_generation >= 12000;
-	if (!host && (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(prop->location.id)))
+	int ordinal = host ? -1 : fg_ordinal_of(prop->location);
+	if (!host && !fg_gpu(ordinal))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct physical *p = calloc(1, sizeof *p);
-	*p = (struct physical){.size = bytes, .location = prop->location, .ordinal = host ? -1 : prop->location.id, .references = 1};
+	*p = (struct physical){.size = bytes, .location = prop->location, .ordinal = ordinal, .references = 1};
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected("cuMemCreate");
 	if (r == CUDA_SUCCESS && !host)

@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "driver/nvml_fork.h"
 #include "platform/prim.h"
 
 void *originals[SYMBOL_COUNT];
@@ -60,6 +61,7 @@ static void resolve_library(enum library library)
 {
 	void *any, *handle = NULL;
 	int in_vain = __atomic_load_n(&absent[library], __ATOMIC_RELAXED);
+	int is_new = !prim_symbol_in(public_names[library], "", &any);
 	if (!in_vain || prim_symbol_in(public_names[library], "", &any))
 		handle = open_driver(library);
 	if (!handle) {
@@ -73,6 +75,8 @@ static void resolve_library(enum library library)
 					 __ATOMIC_RELEASE);
 	if (library == LIBRARY_CUDA)
 		resolve_by_proc();
+	else if (is_new)
+		nvml_note_loaded();
 	__atomic_store_n(&resolved[library], 1, __ATOMIC_RELEASE);
 }
 

@@ -6,6 +6,7 @@
 #include "memory/release.h"
 #include "memory/overhead.h"
 #include "memory/pools.h"
+#include "model/location.h"
 #include "settings/settings.h"
 #include "shm/region.h"
 
@@ -124,10 +125,11 @@ static CUmemoryPool pool_of_request(const struct request *q, CUdevice ordinal)
  */
 static int home_of(CUmemLocation where, int managed)
 {
-	if (where.type == CU_MEM_LOCATION_TYPE_DEVICE)
-		return settings_device(where.id) < 0 ? POOL_NOT_IN_LIMITS
-						     : settings_device(where.id);
-	return managed ? POOL_WHERE_USED : POOL_IN_HOST;
+	CUdevice device;
+	enum location_kind kind = location_kind_of(where, &device);
+	if (kind == LOCATION_DEVICE)
+		return settings_device(device) < 0 ? POOL_NOT_IN_LIMITS : settings_device(device);
+	return managed || kind == LOCATION_UNKNOWN ? POOL_WHERE_USED : POOL_IN_HOST;
 }
 
 /* The device whose default or current pool this is; -1: none. */

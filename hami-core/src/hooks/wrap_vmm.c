@@ -6,15 +6,18 @@
 #include "driver/resolve.h"
 #include "memory/account.h"
 #include "memory/handles.h"
+#include "model/location.h"
 #include "settings/settings.h"
 
 CUresult hook_mem_create(original_mem_create original, CUmemGenericAllocationHandle *handle,
 			 size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct charge c;
-	if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	CUdevice device = 0;
+	enum location_kind kind = prop ? location_kind_of(prop->location, &device) : LOCATION_HOST;
+	if (kind == LOCATION_HOST)
 		return original(handle, bytes, prop, flags); /* host memory is not the device's */
-	if (charge_begin_on(&c, prop->location.id, bytes))
+	if (kind == LOCATION_DEVICE ? charge_begin_on(&c, device, bytes) : charge_begin(&c, bytes))
 		return c.refusal;
 	CUresult r = original(handle, bytes, prop, flags);
 	return charge_end(&c, r, TABLE_HANDLE, r == CUDA_SUCCESS ? *handle : 0);

@@ -6,6 +6,7 @@
 
 #include "driver/resolve.h"
 #include "memory/account.h"
+#include "model/location.h"
 #include "settings/settings.h"
 #include "shm/region.h"
 
@@ -71,10 +72,11 @@ void handle_imported(uint64_t handle)
 		ORIGINAL(cuMemGetAllocationPropertiesFromHandle);
 	if (handle_use(handle))
 		return; /* one of our own has one reference more */
+	CUdevice ordinal;
 	if (!ask || ask(&prop, handle) != CUDA_SUCCESS ||
-	    prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	    location_kind_of(prop.location, &ordinal) != LOCATION_DEVICE)
 		return;
-	int device = settings_device(prop.location.id);
+	int device = settings_device(ordinal);
 	struct table_entry e = {
 		.kind = TABLE_HANDLE, .device = device, .key = handle, .link = IMPORTED, .uses = 1};
 	if (device >= 0)

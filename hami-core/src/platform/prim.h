@@ -91,6 +91,13 @@ unsigned long long prim_directory_changed_ns(const char *path);
 int prim_pid(void);
 
 /*
+ * Runs a function in a copy of this process, which has the calling thread alone, and shares no
+ * memory but mappings that are shared. 1 when it has ended within `ms`; 0 when it has not, and was
+ * ended, or when there can be no copy. Raises no signal and is nobody's child to wait for.
+ */
+int prim_ends_in_copy(void (*run)(void), unsigned ms);
+
+/*
  * CLOCK_MONOTONIC in nanoseconds, and sleeping until then (returns early on a signal); wall clock
  * in seconds.
  */

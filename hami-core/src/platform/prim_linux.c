@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #define SIGNALS 100 /* that may interrupt one call: a profiler sends a thousand in a second */
+#define NAME_ROOM 512     /* of the region's path and 32 more; threads' stacks may be small */
 #define SHARED (O_RDWR | O_CLOEXEC | O_NOFOLLOW)
 
 /* Makes a file that all of the container's users may open; the umask stays as it is. */
@@ -34,7 +34,7 @@ static int make_for_all(const char *path)
  */
 static int make_shared(const char *path)
 {
-	char draft[PATH_MAX];
+	char draft[NAME_ROOM];
 	int n = snprintf(draft, sizeof draft, "%s.%d.%llx", path, prim_pid(), prim_now());
 	int fd = n < (int)sizeof draft ? make_for_all(draft) : (errno = ENAMETOOLONG, -1);
 	if (fd < 0)

@@ -20,6 +20,16 @@ int slots_is_live(int slot)
 	return word_get32(&membership.map->ext.slot[slot].state) == SLOT_LIVE;
 }
 
+int slots_counts(int slot)
+{
+	return slots_is_live(slot) && !word_get(&membership.map->ext.slot[slot].suspended);
+}
+
+int slots_own_is_suspended(void)
+{
+	return word_get(&membership.map->ext.slot[membership.slot].suspended) != 0;
+}
+
 int slots_own_is_visible(void)
 {
 	int32_t n = (int32_t)word_get32(&membership.map->hami.proc_num);
@@ -31,7 +41,7 @@ static uint64_t sum_of(int device, int high)
 {
 	uint64_t sum = 0;
 	for (int i = 0; i < high; i++)
-		if (slots_is_live(i)) {
+		if (slots_counts(i)) {
 			uint64_t used = word_get(&membership.map->ext.slot[i].used[device]);
 			sum += used < LIMIT_MOST ? used : LIMIT_MOST;
 		}

@@ -29,6 +29,10 @@ extern struct membership {
 int slots_high_water(void);
 /* Whether a slot says that it is in use. */
 int slots_is_live(int slot);
+/* Whether what a slot has counts: it is in use, and its memory is on the device. */
+int slots_counts(int slot);
+/* Whether the memory of this process is said to be in a checkpoint. */
+int slots_own_is_suspended(void);
 /* Whether others find this process's slot. */
 int slots_own_is_visible(void);
 
