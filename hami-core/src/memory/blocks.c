@@ -26,16 +26,15 @@
 #include "memory/overhead.h"
 #include "model/limit.h"
 #include "platform/log.h"
+#include "platform/mutex.h"
 #include "settings/components.h"
 #include "settings/settings.h"
 #include "shm/region.h"
 
-#include <pthread.h>
-
 static struct {
-	pthread_mutex_t mutex[HAMI_DEVICES]; /* the making of small blocks, by device */
-	int distrusted;                      /* the driver does not pack as pages.h foresees */
-} self = {.mutex = {[0 ... HAMI_DEVICES - 1] = PTHREAD_MUTEX_INITIALIZER}};
+	struct mutex mutex[HAMI_DEVICES]; /* the making of small blocks, by device */
+	int distrusted;                   /* the driver does not pack as pages.h foresees */
+} self;
 
 static void release_bytes(int device, uint64_t bytes)
 {
@@ -54,14 +53,14 @@ static int reserve_small(struct charge *c, int device, uint64_t bytes)
 {
 	uint64_t page = limit_round_to_pages(bytes);
 	region_add_in_flight(device, 1);
-	pthread_mutex_lock(&self.mutex[device]);
+	mutex_take(&self.mutex[device]);
 	if (region_reserve(device, page, settings_memory_limit(device)) == 0)
 		c->reserved = page;
 	else if (!__atomic_load_n(&self.distrusted, __ATOMIC_RELAXED))
 		c->page = pages_find_room(&c->packing, bytes);
 	if (c->reserved == page || c->page)
 		return 0;
-	pthread_mutex_unlock(&self.mutex[device]);
+	mutex_give(&self.mutex[device]);
 	region_add_in_flight(device, -1);
 	return -1;
 }
@@ -87,7 +86,7 @@ int block_alloc_begin(struct charge *c, enum pages_kind kind, uint64_t bytes)
 static void unlock_device(const struct charge *c)
 {
 	if (c->serial)
-		pthread_mutex_unlock(&self.mutex[c->device]);
+		mutex_give(&self.mutex[c->device]);
 }
 
 /* Says once that the driver packs otherwise. Unlocked: a log may be slow to write. */
@@ -236,10 +235,10 @@ void block_free_end(const struct table_entry *block)
 	if (serial && pages_try_leave_shared(block->key, block->size))
 		return;
 	if (serial)
-		pthread_mutex_lock(&self.mutex[block->device]);
+		mutex_take(&self.mutex[block->device]);
 	release_bytes(block->device, pages_free_end(block->key, block->size));
 	if (serial)
-		pthread_mutex_unlock(&self.mutex[block->device]);
+		mutex_give(&self.mutex[block->device]);
 }
 
 void block_free_cancel(const struct table_entry *block)
@@ -254,5 +253,5 @@ void blocks_after_fork(void)
 {
 	for (int i = 0; i < HAMI_DEVICES; i++)
 		/* another thread of the parent may have held it */
-		pthread_mutex_init(&self.mutex[i], NULL);
+		self.mutex[i] = (struct mutex){0};
 }

@@ -130,9 +130,20 @@ static void reopen_if_closed(void)
 	}
 }
 
+/* Whether another slot is in use: a container of one process need not ask the kernel. */
+static int has_others(void)
+{
+	for (int i = 0, high = slots_high_water(); i < high; i++)
+		if (i != membership.slot && slots_is_live(i))
+			return 1;
+	return 0;
+}
+
 void slots_reap(void)
 {
 	int freed = 0;
+	if (!has_others())
+		return;
 	reopen_if_closed();
 	if (membership.fd < 0)
 		return;
