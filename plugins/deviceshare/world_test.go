@@ -27,6 +27,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/gang"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
+	"deviceshare/plugins/deviceshare/binding"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
@@ -49,7 +50,7 @@ type world struct {
 	idle    bool    // sessions place nothing
 	// seconds is the time since the world began, and lead says who may write; nil is the world alone.
 	seconds atomic.Int64
-	lead    Leadership
+	lead    binding.Leadership
 
 	mu       sync.Mutex
 	bindings map[string]corev1.Binding // by pod name, the last one
