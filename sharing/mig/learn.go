@@ -61,9 +61,9 @@ func usualLosses(d *sharing.Device) *losses {
 	case d.MIG == nil || d.MIG.Policy != sharing.BestFit || len(d.MIG.Geometries) > 0:
 		return nil
 	case d.MIG.Slices == 4:
-		return &usual4
+		return usual4
 	case d.MIG.Slices == 8:
-		return &usual8
+		return usual8
 	}
 	return nil
 }

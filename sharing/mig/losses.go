@@ -8,8 +8,8 @@ import (
 )
 
 // losses is how many memory slices fewer than an empty device a device will give because of what is
-// on it, in thousandths: by the states of its lower and its upper four slices, and for a device of 8
-// that is one partition. A device of 4 slices has lower ones only.
+// on it, in thousandths: by the states of its lower and its upper four slices, and for a device of
+// 8 that is one partition. A device of 4 slices has lower ones only.
 type losses struct {
 	halves [halfStates][halfStates]int16
 	whole  int16

@@ -31,8 +31,8 @@ func newOracle(slices int, asked map[int]float64) *oracle {
 	return o
 }
 
-// addShape adds a shape and all that requests lead to, and the 1g of double memory at slice 6, which
-// stands there though nobody asks for that size there.
+// addShape adds a shape and all that requests lead to, and the 1g of double memory at slice 6,
+// which stands there though that size is not asked for there.
 func (o *oracle) addShape(s shape) {
 	if _, seen := o.states[s]; seen {
 		return
@@ -100,8 +100,8 @@ func TestLossesAreWhatIsLookedAhead(t *testing.T) {
 		asked  map[int]float64
 		table  *losses
 	}{
-		"8 slices, nothing learned": {8, map[int]float64{1: 4, 2: 7, 4: 6, 8: 10}, &usual8},
-		"4 slices, nothing learned": {4, map[int]float64{1: 4, 2: 7, 4: 16}, &usual4},
+		"8 slices, nothing learned": {8, map[int]float64{1: 4, 2: 7, 4: 6, 8: 10}, usual8},
+		"4 slices, nothing learned": {4, map[int]float64{1: 4, 2: 7, 4: 16}, usual4},
 		"8 slices, 1g and 7g":       {8, map[int]float64{1: 3, 8: 1}, lossesFor(8, bySize{3, 0, 0, 1})},
 		"8 slices, no 7g":           {8, map[int]float64{1: 4, 2: 3, 4: 3}, lossesFor(8, bySize{4, 3, 3})},
 		"4 slices, 1g and 2g":       {4, map[int]float64{1: 1, 2: 1}, lossesFor(4, bySize{1, 1})},
@@ -120,7 +120,7 @@ func TestLossesAreWhatIsLookedAhead(t *testing.T) {
 }
 
 func TestUsualLossesAreWhatIsLookedAhead(t *testing.T) {
-	for slices, usual := range map[int]*losses{4: &usual4, 8: &usual8} {
+	for slices, usual := range map[int]*losses{4: usual4, 8: usual8} {
 		if now := lossesFor(slices, weightsFor(slices, bySize{1, 1, 1, 1})); *now != *usual {
 			t.Errorf("usual.go is not what lossesFor says; the table of %d slices, whole %d:\n%s", slices, now.whole, written(now))
 		}

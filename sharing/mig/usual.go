@@ -6,12 +6,12 @@ package mig
 // them again if lossesFor changes.
 
 // usual4 is for devices of 4 memory slices.
-var usual4 = losses{whole: 1824, halves: [halfStates][halfStates]int16{
+var usual4 = &losses{whole: 1824, halves: [halfStates][halfStates]int16{
 	{0}, {1377}, {2045}, {1420}, {1377}, {2239}, {2746}, {2264}, {2045}, {2746}, {3201}, {2798}, {1420}, {2264}, {2798}, {2331}, {1824},
 }}
 
 // usual8 is for devices of 8 memory slices.
-var usual8 = losses{whole: 3441, halves: [halfStates][halfStates]int16{
+var usual8 = &losses{whole: 3441, halves: [halfStates][halfStates]int16{
 	{0, 2040, 2898, 2040, 2171, 3070, 3612, 3070, 3133, 3738, 4141, 3738, 2183, 3131, 3695, 3131, 2259},
 	{1954, 3367, 4082, 3367, 3465, 4202, 4681, 4202, 4257, 4767, 5131, 4767, 3471, 4228, 4722, 4228, 3509},
 	{2813, 4055, 4702, 4055, 4153, 4810, 5247, 4810, 4862, 5334, 5672, 5334, 4158, 4837, 5289, 4837, 4192},

@@ -3,6 +3,7 @@
 package worth
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -26,6 +27,26 @@ func TestUsualSizesAskForAFiftiethOfAllAtLeast(t *testing.T) {
 		}
 		if got := usualSizes(&d); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", says, got, c.want)
+		}
+	}
+}
+
+// The example of docs/placement.md.
+func TestWhatSharesCostWhere81And32AreUsual(t *testing.T) {
+	usable := usableParts([]int{32, 81})
+	for says, c := range map[string]struct {
+		free, share int
+		want        float64
+	}{
+		"18 of 50":             {50, 18, 0},
+		"32 of 50":             {50, 32, 0.32},
+		"19 next to 81":        {19, 19, 0},
+		"19 of an empty one":   {100, 19, 0.19},
+		"81 of an empty one":   {100, 81, 1},
+		"a third 32 next to 2": {36, 32, 0.32},
+	} {
+		if got := usable[c.free] - usable[c.free-c.share]; math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s costs %.2f, want %.2f", says, got, c.want)
 		}
 	}
 }

@@ -57,8 +57,8 @@ type limit struct {
 	suits bool
 	// together is how many whole devices of one node a pod needs, 0 for shares.
 	together int
-	// cpu and memory are the devices for which one unit of the amount is enough; negative if the kind
-	// needs nothing of it.
+	// cpu and memory are the devices for which one unit of the amount is enough; negative if the
+	// kind needs nothing of it.
 	cpu, memory float64
 }
 
