@@ -23,8 +23,19 @@
 // closes. What the session commits becomes the decision of the pod's state. Nothing in
 // the scheduling loop talks to the API server: the placement travels on the Binding.
 //
-// What is different in other versions of Volcano is in compat.go, snapshot and binding, and in files
-// named volcano.go of queues, room and waiting.
+// These answers are remembered, and nothing else; docs/benchmarks.md has what they save:
+//
+//	requests.asks       what a pod asks, read once and not in each session
+//	requests.turn       the task that is being placed: two look-ups for each node
+//	nodes.Node          what it refused and scored last, for eight kinds of pods
+//	ask.last            the text of a refusal, which takes longer than the refusal
+//	ask.looks           what package waiting groups waiting pods by
+//	overlay.futures     the ledger of a node once leaving pods are gone
+//	Plugin.fallbacks    why a pod gets none of its first modes: a look at all nodes
+//	sharing.View.Plan   where the partitions of a listed geometry lie
+//
+// What is different in other versions of Volcano is in compat.go, snapshot and binding, and in
+// files named volcano.go of queues, room and waiting.
 //
 // Concurrency: Volcano runs sessions in one goroutine and calls predicates and scores
 // from many. Those only read. What outlives a session is in Store and nodes.Cluster. It
