@@ -275,6 +275,23 @@ func TestOfPodsThatCauseNoCallThereIsNothingToSay(t *testing.T) {
 	}
 }
 
+// docs/install.md says so: with a larger unit an amount can be wrong of which the webhook does not
+// hear, and the scheduler, which reads by the same rules, refuses it.
+func TestWithAUnitAbove16MiBAWrongAmountCausesNoCall(t *testing.T) {
+	called := matcher(t, registered(t, nil).newPods(t))
+	pod := rightPod(wire.ResourceNumber, "1", wire.ResourceMemory, "1000000")
+	s := webhook.NewSettings(config.DefaultDevice(), []string{"volcano"})
+	for factor, right := range map[int64]bool{16: true, 17: false} {
+		s.Factor = factor
+		if v := webhook.Review(pod, s); v.Refused() == right {
+			t.Errorf("with a factor of %d: %s", factor, v.Message())
+		}
+	}
+	if called(creationOf(pod)) {
+		t.Error("the webhook hears of it: say so in docs/install.md")
+	}
+}
+
 // disturb changes something of a pod, mostly for the worse.
 func disturb(r *rand.Rand, pod *corev1.Pod) {
 	of := func(list ...string) string { return list[r.IntN(len(list))] }
