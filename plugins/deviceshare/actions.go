@@ -11,9 +11,10 @@ import (
 	"deviceshare/plugins/deviceshare/waiting"
 )
 
-// WrapActions makes Volcano's actions keep what they clear for those for whom they clear it, and end
-// with what the plugin tells waiting pods; counts whom they evict, and notes that the session goes on.
-// It must run after the actions were registered and before the scheduler reads its configuration.
+// WrapActions makes Volcano's actions keep what they clear for those for whom they clear it, and
+// end with what the plugin tells waiting pods; counts whom they evict, and notes that the session
+// goes on. It must run after the actions were registered and before the scheduler reads its
+// configuration.
 //
 // The end of the session is too late: plugins close it in no order, and gang writes what it finds
 // into the group of the pods.

@@ -13,8 +13,8 @@ import (
 
 var _ room.Devices = (*Plugin)(nil)
 
-// MakingRoom returns an action of Volcano that keeps what preempt and reclaim clear for those for whom
-// it was cleared. Without the plugin the action is Volcano's.
+// MakingRoom returns an action of Volcano that keeps what preempt and reclaim clear for those for
+// whom it was cleared. Without the plugin the action is Volcano's.
 func (s *Store) MakingRoom(a framework.Action) framework.Action { return roomAction{a, s} }
 
 type roomAction struct {
@@ -72,8 +72,8 @@ func (p *Plugin) JudgeFuture(on bool) { p.judgesFuture = on }
 // IsComplete implements room.Devices.
 func (p *Plugin) IsComplete() bool { return len(p.awaited) == 0 }
 
-// IsHeldBackBySum implements room.HeldBack. Plugin overcommit adds up the whole cluster: on a full one
-// it keeps out every job, however important.
+// IsHeldBackBySum implements room.HeldBack. Plugin overcommit adds up the whole cluster: on a full
+// one it keeps out every job, however important.
 func (h heldBack) IsHeldBackBySum(job *api.JobInfo) bool {
 	return h.witness.IsHeldBackOnlyBy(h.session, job, "overcommit")
 }

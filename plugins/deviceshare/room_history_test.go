@@ -119,8 +119,8 @@ func (h *roomHistory) wasServed(wish string, since int64) bool {
 	return false
 }
 
-// Pods arrive, end, and are made again at random. Every pod that had to leave made room for one that
-// was bound, in one round.
+// Pods arrive, end, and are made again at random. Every pod that had to leave made room for one
+// that was bound, in one round.
 func TestNobodyIsEvictedInVainInAnyHistory(t *testing.T) {
 	seeds, steps := uint64(20), 500
 	if testing.Short() {
@@ -192,8 +192,8 @@ func (h *roomHistory) robbed(wish string, from, to int64) bool {
 	return false
 }
 
-// Schedulers restart, evictions fail, nodes are cordoned, and those who wait give up: nobody leaves for
-// a pod that is less important, and what ends unplaced names no node.
+// Schedulers restart, evictions fail, nodes are cordoned, and those who wait give up: nobody leaves
+// for a pod that is less important, and what ends unplaced names no node.
 func TestFailuresLeaveNothingBehind(t *testing.T) {
 	seeds, steps := uint64(20), 500
 	if testing.Short() {

@@ -21,8 +21,8 @@ import (
 	"deviceshare/plugins/deviceshare/holds"
 )
 
-// staggered is a node with two devices, whose pods end one after the other and are made again, and a
-// pod that wants both.
+// staggered is a node with two devices, whose pods end one after the other and are made again, and
+// a pod that wants both.
 func staggered(t *testing.T) []runtime.Object {
 	return []runtime.Object{nodeOf(t, devices("n1", 2, 10000)), groupOf("low", 0), important("high", "high", 1),
 		withGrace(lowOn(t, "a", "low", "GPU-n1-0", 9900, 0), 1), withGrace(lowOn(t, "b", "low", "GPU-n1-1", 9900, 0), 4),
@@ -276,7 +276,8 @@ func TestReclaimEvictsOnlyWhatThePodNeeds(t *testing.T) {
 	}
 }
 
-// A pod of another scheduler has no job, and plugins panic when a session evicts it, or a pod twice.
+// A pod of another scheduler has no job, and plugins panic when a session evicts it, or a pod
+// twice.
 func TestAnUpgradeOrAForgeryMakesNoSessionPanic(t *testing.T) {
 	foreign := boundTo(podOf("foreign", "", asks{}), "n1")
 	delete(foreign.Annotations, schedulingv1beta1.KubeGroupNameAnnotationKey)

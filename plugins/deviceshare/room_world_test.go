@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
 	"volcano.sh/volcano/pkg/scheduler/actions/backfill"
@@ -34,8 +35,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/priority"
 )
 
-// lab is a world that goes on by seconds: deleted pods end after their grace period, controllers make
-// pods again, kubelets start pods, and what Volcano writes is kept.
+// lab is a world that goes on by seconds: deleted pods end after their grace period, controllers
+// make pods again, kubelets start pods, and what Volcano writes is kept.
 type lab struct {
 	*world
 	// asVolcano has Volcano carry out evictions, as it did before there were holds.
@@ -68,6 +69,7 @@ func newLabOf(t *testing.T, asVolcano bool, objects ...runtime.Object) *lab {
 	l.world.lead = l
 	l.restart()
 	l.cache.StatusUpdater = labStatus{l.status, l}
+	l.cache.Recorder = &record.FakeRecorder{} // one that keeps nothing: histories are long
 	l.client.PrependReactor("delete", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		d := a.(k8stesting.DeleteActionImpl)
 		return true, nil, l.answerDelete(d.Name, &d.DeleteOptions)
@@ -178,7 +180,8 @@ func (l *lab) changePod(name string, change func(*corev1.Pod)) {
 	}
 }
 
-// answerDelete is the API server's side of a deletion, or an eviction: the pod has its grace period.
+// answerDelete is the API server's side of a deletion, or an eviction: the pod has its grace
+// period.
 func (l *lab) answerDelete(name string, o *metav1.DeleteOptions) error {
 	l.mu.Lock()
 	if l.failing[name] > 0 {

@@ -48,7 +48,8 @@ type world struct {
 	report  *reportRecorder
 	plugin  *Plugin // of the session opened last
 	idle    bool    // sessions place nothing
-	// seconds is the time since the world began, and lead says who may write; nil is the world alone.
+	// seconds is the time since the world began, and lead says who may write; nil is the world
+	// alone.
 	seconds atomic.Int64
 	lead    binding.Leadership
 

@@ -3,8 +3,8 @@
 // Package evictor evicts pods that have to leave so that others have room.
 //
 // Volcano's own evictor starts a goroutine for each victim, deletes by name without a precondition,
-// passes PodDisruptionBudgets by, and takes a pod for evicted although its deletion failed. This one
-// has a bounded number of workers and ends each order with a definite answer of the API server:
+// passes PodDisruptionBudgets by, and takes a pod for evicted although its deletion failed. This
+// one has a bounded number of workers and ends each order with a definite answer of the API server:
 //
 //	look ──► wanted? leading? ──► condition DisruptionTarget ──► wanted? ──► Eviction with the UID
 //	  ▲                                                                           │

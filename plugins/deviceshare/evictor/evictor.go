@@ -188,8 +188,8 @@ func (e *Evictor) carryOut(k kind, o *order) error {
 	return e.evictPod(ctx, o, pod)
 }
 
-// evictPod says in the pod's status why it leaves, and evicts it: the API server deletes it unless a
-// PodDisruptionBudget forbids that.
+// evictPod says in the pod's status why it leaves, and evicts it: the API server deletes it unless
+// a PodDisruptionBudget forbids that.
 func (e *Evictor) evictPod(ctx context.Context, o *order, pod *corev1.Pod) error {
 	target := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: o.Why,

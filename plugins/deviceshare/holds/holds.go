@@ -126,8 +126,8 @@ func (b *Book) Fail(j Job, now int64) {
 	}
 }
 
-// TakeOver gives the slots of a job new owners of a more important job, with the victims on the same
-// nodes. Nobody is evicted again for them. The job that lost them has to plan again.
+// TakeOver gives the slots of a job new owners of a more important job, with the victims on the
+// same nodes. Nobody is evicted again for them. The job that lost them has to plan again.
 func (b *Book) TakeOver(from Job, h Hold, now int64) {
 	robbed := b.holds[from]
 	if robbed == nil {

@@ -210,8 +210,8 @@ func FuzzParseReason(f *testing.F) {
 	})
 }
 
-// Random histories: who is wanted is a victim of a hold whose pods wait, and every hold ends once its
-// job is gone.
+// Random histories: who is wanted is a victim of a hold whose pods wait, and every hold ends once
+// its job is gone.
 func TestNobodyHasToLeaveForAJobThatIsGone(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

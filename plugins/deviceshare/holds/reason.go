@@ -33,8 +33,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("%s%s%s%s (priority %d, this one %d)%s", reasonBegin, r.Node, reasonFor, r.For, r.Priority, r.Own, toBeSpared)
 }
 
-// ParseReason reads for whom a victim makes room, and where. It returns false for a text that is not
-// a Reason.
+// ParseReason reads for whom a victim makes room, and where. It returns false for a text that is
+// not a Reason.
 func ParseReason(text string) (r Reason, ok bool) {
 	rest, ok := strings.CutPrefix(text, reasonBegin)
 	if !ok {

@@ -151,8 +151,8 @@ func (h *Hold) refreshSlots(c Cluster, members []Member, now int64) (bound bool)
 	return bound
 }
 
-// fillFrom gives the slot of a pod that is gone to another one of its job. It returns false if none has
-// come for too long.
+// fillFrom gives the slot of a pod that is gone to another one of its job. It returns false if none
+// has come for too long.
 func (s *Slot) fillFrom(members []Member, taken map[Pod]bool, now int64) bool {
 	for _, m := range members {
 		if m.Shape == s.Shape && !taken[m.Pod] {

@@ -46,7 +46,8 @@ type State struct {
 	// MeasureFree says how much of devices is free, and how much of that the next pods can use; nil
 	// before enough pods have arrived.
 	MeasureFree func([][]sharing.View) (free, usable float64, ok bool)
-	// Holds is for how many jobs room is being made, HoldEnds how many of these ended in each outcome.
+	// Holds is for how many jobs room is being made, HoldEnds how many of these ended in each
+	// outcome.
 	Holds    int
 	HoldEnds [holds.Outcomes]int
 }

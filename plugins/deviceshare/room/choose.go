@@ -99,7 +99,8 @@ func graceOf(pod *corev1.Pod) int64 {
 	return corev1.DefaultTerminationGracePeriodSeconds
 }
 
-// givesPlace reports whether the session has given a task of a job a place on a node that it can use.
+// givesPlace reports whether the session has given a task of a job a place on a node that it can
+// use.
 func (s *session) givesPlace(j api.JobID, node string) bool {
 	return slices.ContainsFunc(s.promised, func(t *api.TaskInfo) bool {
 		return t.Job == j && t.NodeName == node && s.devices.IsPromised(t)
@@ -117,8 +118,8 @@ func (s *session) lastTransactions() map[*api.TaskInfo]*api.TransactionContext {
 	return last
 }
 
-// dropFalsePromises takes places back from tasks whose evictions were not carried out. Volcano would
-// tell them, and go on telling them, that they can possibly be assigned to the node.
+// dropFalsePromises takes places back from tasks whose evictions were not carried out. Volcano
+// would tell them, and go on telling them, that they can possibly be assigned to the node.
 func (s *session) dropFalsePromises(carriedOut map[api.JobID][]holds.Victim, before map[*api.TaskInfo]*api.TransactionContext) {
 	undo := framework.NewStatement(s.Session)
 	for _, t := range slices.Clone(s.promised) {

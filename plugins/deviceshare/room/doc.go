@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package room makes room for pods in Volcano's sessions: it carries out what the actions preempt and
-// reclaim choose, and keeps what was cleared until the pods are bound for which it was.
+// Package room makes room for pods in Volcano's sessions: it carries out what the actions preempt
+// and reclaim choose, and keeps what was cleared until the pods are bound for which it was.
 //
 //	BeginSession   before the first action: holds are brought up to date and applied, by statements
 //	               that are neither committed nor discarded. They change this session only, so every

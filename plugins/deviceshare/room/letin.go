@@ -11,8 +11,8 @@ import (
 
 // HeldBack knows the jobs that no action looks at because they wait to be let into their queue.
 type HeldBack interface {
-	// IsHeldBackBySum reports whether nothing but a sum over the whole cluster keeps a job out. It asks
-	// plugins that count the job then.
+	// IsHeldBackBySum reports whether nothing but a sum over the whole cluster keeps a job out. It
+	// asks plugins that count the job then.
 	IsHeldBackBySum(*api.JobInfo) bool
 }
 
@@ -20,8 +20,8 @@ type HeldBack interface {
 const maxLetIn = 64
 
 // LetIn lets jobs in that have no pods yet, because their controller makes them afterwards, and for
-// which preempt can make room, as far as sums tell: an exact answer needs the pods. A job that was let
-// in stays so.
+// which preempt can make room, as far as sums tell: an exact answer needs the pods. A job that was
+// let in stays so.
 func (r *Room) LetIn(held HeldBack) {
 	s := r.session
 	if !s.begun {
@@ -63,8 +63,8 @@ func (s *session) heldBack(held HeldBack, qualifies func(*api.JobInfo) bool) (jo
 	return jobs
 }
 
-// sumsMakeRoom reports whether the cluster would have what a job asks for if the less important pods of
-// its queue were gone that may be evicted.
+// sumsMakeRoom reports whether the cluster would have what a job asks for if the less important
+// pods of its queue were gone that may be evicted.
 func (s *session) sumsMakeRoom(job *api.JobInfo) bool {
 	room := api.EmptyResource()
 	for _, n := range s.Nodes {

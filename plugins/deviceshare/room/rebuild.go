@@ -8,8 +8,8 @@ import (
 	"deviceshare/plugins/deviceshare/holds"
 )
 
-// rebuildHolds finds the holds of an earlier process, by what it has written: the nominated node of pods
-// that wait, and the sentence that victims were given.
+// rebuildHolds finds the holds of an earlier process, by what it has written: the nominated node of
+// pods that wait, and the sentence that victims were given.
 func (r *Room) rebuildHolds() {
 	s := r.session
 	victims := map[string][]holds.Victim{} // by the name of the pod that gets the room

@@ -22,7 +22,8 @@ type Devices interface {
 	Shape(*api.TaskInfo) string
 	// IsPromised reports whether the session has promised a task the devices that it asks for.
 	IsPromised(*api.TaskInfo) bool
-	// JudgeFuture has predicates judge nodes as they will be when the pods that are leaving are gone.
+	// JudgeFuture has predicates judge nodes as they will be when the pods that are leaving are
+	// gone.
 	JudgeFuture(bool)
 	// IsComplete reports whether all pods of the API server are in the snapshot.
 	IsComplete() bool
@@ -119,7 +120,8 @@ func (r *Room) MayEvictFor(j api.JobID) bool {
 	return may
 }
 
-// noteEnd counts a hold that has ended. Pods that wait must not name a node on which nothing is kept.
+// noteEnd counts a hold that has ended. Pods that wait must not name a node on which nothing is
+// kept.
 func (r *Room) noteEnd(e *holds.End) {
 	r.ends[e.Outcome].Add(1)
 	if e.Outcome == holds.Failed {

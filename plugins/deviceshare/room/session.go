@@ -25,8 +25,8 @@ type session struct {
 	promised []*api.TaskInfo
 	open     []api.TaskID
 	victimOf map[api.TaskID]api.JobID
-	// heldBySum says of jobs whether only a sum keeps them out: plugins count a job that they are asked
-	// about.
+	// heldBySum says of jobs whether only a sum keeps them out: plugins count a job that they are
+	// asked about.
 	heldBySum map[api.JobID]bool
 }
 
@@ -75,7 +75,8 @@ func (s *session) findMember(j holds.Job, p holds.Pod) *api.TaskInfo {
 	return nil
 }
 
-// findVictim returns the task of a victim that still takes something of its node, nil if it is gone.
+// findVictim returns the task of a victim that still takes something of its node, nil if it is
+// gone.
 func (s *session) findVictim(v *holds.Victim) *api.TaskInfo {
 	n := s.Nodes[v.Node]
 	if n == nil {
@@ -156,7 +157,8 @@ func (s *session) reasonFor(h *holds.Hold, v *holds.Victim, t *api.TaskInfo) hol
 	return r
 }
 
-// evictVictims has the session see the victims of a hold as leaving, where the snapshot does not yet.
+// evictVictims has the session see the victims of a hold as leaving, where the snapshot does not
+// yet.
 func (s *session) evictVictims(stmt *framework.Statement, h *holds.Hold) {
 	for i := range h.Victims {
 		onNode := s.findVictim(&h.Victims[i])
@@ -169,8 +171,8 @@ func (s *session) evictVictims(stmt *framework.Statement, h *holds.Hold) {
 	}
 }
 
-// applyHold binds the pods of a hold if they fit now, or else keeps their places in this session. It
-// returns why it cannot, "" if it can.
+// applyHold binds the pods of a hold if they fit now, or else keeps their places in this session.
+// It returns why it cannot, "" if it can.
 func (s *session) applyHold(h *holds.Hold) (why string) {
 	if s.bindPods(h) {
 		h.Victims = nil // those that were not sent yet need not leave
@@ -232,7 +234,8 @@ func (s *session) keepPlace(stmt *framework.Statement, h *holds.Hold, slot *hold
 	return ""
 }
 
-// undoTrial undoes a trial. Volcano would tell the tasks of the job that they can possibly be assigned.
+// undoTrial undoes a trial. Volcano would tell the tasks of the job that they can possibly be
+// assigned.
 func (s *session) undoTrial(stmt *framework.Statement, j holds.Job) {
 	stmt.Discard()
 	for _, t := range s.Jobs[api.JobID(j)].TaskStatusIndex[api.Pending] {

@@ -15,8 +15,8 @@ import (
 // maxTakers is how many jobs a session tries to give places that are kept for others.
 const maxTakers = 16
 
-// takeOverPlaces gives more important jobs of the same queue the places that are kept for others: room is
-// being made there already, and nobody has to be evicted again.
+// takeOverPlaces gives more important jobs of the same queue the places that are kept for others:
+// room is being made there already, and nobody has to be evicted again.
 func (r *Room) takeOverPlaces() {
 	if r.book.Len() == 0 {
 		return
@@ -56,8 +56,8 @@ func (s *session) findTakers(book *holds.Book) []*api.JobInfo {
 	return takers[:min(len(takers), maxTakers)]
 }
 
-// placesKeptFor tries whether a job could start on the places that are kept for less important ones of
-// its queue. It returns the slots and the jobs that lose theirs, none if it could not.
+// placesKeptFor tries whether a job could start on the places that are kept for less important ones
+// of its queue. It returns the slots and the jobs that lose theirs, none if it could not.
 func (s *session) placesKeptFor(job *api.JobInfo, book *holds.Book) (slots []holds.Slot, robbed []holds.Job) {
 	owners := map[string][]holds.Job{}
 	var nodes []*api.NodeInfo
@@ -100,8 +100,8 @@ func (s *session) placesKeptFor(job *api.JobInfo, book *holds.Book) (slots []hol
 	return slots, robbed
 }
 
-// fitsElsewhere reports whether a task fits a node on which no places are kept: then allocate places
-// it.
+// fitsElsewhere reports whether a task fits a node on which no places are kept: then allocate
+// places it.
 func (s *session) fitsElsewhere(t *api.TaskInfo, kept []*api.NodeInfo) bool {
 	return slices.ContainsFunc(s.NodeList, func(n *api.NodeInfo) bool {
 		return !slices.Contains(kept, n) && t.InitResreq.LessEqual(n.Idle, api.Zero) && s.PredicateForAllocateAction(t, n) == nil

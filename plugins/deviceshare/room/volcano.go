@@ -20,7 +20,8 @@ import (
 // errNoSeam says that the evictions of actions cannot be taken over.
 var errNoSeam = errors.New("this version of Volcano keeps its cache elsewhere: no pods are evicted")
 
-// takeEvictions has what the actions of a session commit go to another cache until restore is called.
+// takeEvictions has what the actions of a session commit go to another cache until restore is
+// called.
 //
 // Statement.Commit hands evictions to the cache of the session, and Volcano gives out neither that
 // cache nor its evictor. The field is private: ADR 0058 says why it is set all the same.
@@ -39,8 +40,8 @@ func takeEvictions(ssn *framework.Session, to func(cache.Cache) cache.Cache) (re
 func letJobIn(job *api.JobInfo)   { job.PodGroup.Status.Phase = scheduling.PodGroupInqueue }
 func keepJobOut(job *api.JobInfo) { job.PodGroup.Status.Phase = scheduling.PodGroupPending }
 
-// canBeEvicted reports whether a statement may evict a task: to evict one twice, or one without a job,
-// makes plugins panic.
+// canBeEvicted reports whether a statement may evict a task: to evict one twice, or one without a
+// job, makes plugins panic.
 func canBeEvicted(ssn *framework.Session, t *api.TaskInfo) bool {
 	return t != nil && api.PreemptableStatus(t.Status) && ssn.Jobs[t.Job] != nil && ssn.Nodes[t.NodeName] != nil
 }

@@ -30,8 +30,8 @@ func (c Counts) countPod(queue api.QueueID, cause news.Cause, memory sharing.Byt
 	by[cause].memory = by[cause].memory.Plus(memory)
 }
 
-// explainLeaving counts the pods of a job that have a node and wait for others to leave it, and tells
-// those for which room is made who has to leave.
+// explainLeaving counts the pods of a job that have a node and wait for others to leave it, and
+// tells those for which room is made who has to leave.
 func (e *explanation) explainLeaving(job *api.JobInfo) {
 	for _, t := range job.TaskStatusIndex[api.Pipelined] {
 		if a, asks := e.Scheduler.Ask(t); asks {

@@ -143,8 +143,9 @@ func (w *Witness) saidNo(q question, subject string) string {
 	return w.refused[q][subject]
 }
 
-// IsHeldBackOnlyBy reports whether a plugin, and none that is asked after it, keeps a job from being
-// let in. The plugins after it have not been asked before: Volcano stops at the first that says no.
+// IsHeldBackOnlyBy reports whether a plugin, and none that is asked after it, keeps a job from
+// being let in. The plugins after it have not been asked before: Volcano stops at the first that
+// says no.
 func (w *Witness) IsHeldBackOnlyBy(ssn *framework.Session, job *api.JobInfo, plugin string) bool {
 	if w.saidNo(mayEnqueue, string(job.UID)) != plugin {
 		return false
