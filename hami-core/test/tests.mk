@@ -110,6 +110,10 @@ $(B)/test/standin/%.so.driver: | fake
 $(B)/test/test/smi: test/smi.c include/nvml_abi.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -ldl
+# A program that is linked to no driver and calls one.
+$(B)/test/test/direct: test/direct.c $(wildcard include/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -fno-plt -o $@ $<
 $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
@@ -145,7 +149,7 @@ $(B)/test/test/entry_wrapper.so: test/entry_wrapper.c
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $< -ldl
 
 PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized third.so plugin.so) \
-	$(B)/test/test/smi $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
+	$(B)/test/test/smi $(B)/test/test/direct $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
 # What the sanitizers look at in `make test`: what allocates and starts, and what meets in threads.
 ADDRESSED := $(if $(VGPU_SHORT),preload exact entry failures,$(SUITES))
