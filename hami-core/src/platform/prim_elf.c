@@ -195,6 +195,21 @@ void *prim_symbol_early(const char *const *prefixes, const char *name)
 	return ours ? s.found : prim_symbol(prefixes, name);
 }
 
+/*
+ * dl_iterate_phdr of the C library itself: while libraries are started a sanitizer that is not
+ * ready may stand in front of it.
+ */
+static void iterate_objects(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data)
+{
+	static const char *const libc[] = {"libc.so.", "libc-", NULL};
+	static int (*real)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+	if (!__atomic_load_n(&real, __ATOMIC_RELAXED)) {
+		void *found = prim_symbol_early(libc, "dl_iterate_phdr");
+		__atomic_store_n(&real, found ? found : dl_iterate_phdr, __ATOMIC_RELAXED);
+	}
+	__atomic_load_n(&real, __ATOMIC_RELAXED)(tell, data);
+}
+
 /* Called while the list cannot change; once, whatever object it is called for. */
 static int search_list(struct dl_phdr_info *info, size_t size, void *listed)
 {
@@ -266,7 +281,7 @@ static int search_owner(struct dl_phdr_info *info, size_t size, void *data)
 static struct owner owner_of(const void *address)
 {
 	struct owner o = {(ElfW(Addr))address, 0, NULL, NULL};
-	dl_iterate_phdr(search_owner, &o);
+	iterate_objects(search_owner, &o);
 	return o;
 }
 
@@ -293,21 +308,6 @@ const char *prim_own_path(void)
 {
 	struct owner o = owner_of(prim_own_path);
 	return o.found && *o.path ? o.path : NULL;
-}
-
-/*
- * dl_iterate_phdr of the C library itself: while libraries are started a sanitizer that is not
- * ready may stand in front of it.
- */
-static void iterate_objects(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data)
-{
-	static const char *const libc[] = {"libc.so.", "libc-", NULL};
-	static int (*real)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
-	if (!__atomic_load_n(&real, __ATOMIC_RELAXED)) {
-		void *found = prim_symbol_early(libc, "dl_iterate_phdr");
-		__atomic_store_n(&real, found ? found : dl_iterate_phdr, __ATOMIC_RELAXED);
-	}
-	__atomic_load_n(&real, __ATOMIC_RELAXED)(tell, data);
 }
 
 static unsigned at_start; /* how many objects the loader's list began with; 0: not known */
