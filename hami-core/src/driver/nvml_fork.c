@@ -18,11 +18,6 @@ __attribute__((constructor)) static void note_process(void)
 	loaded_in = prim_pid();
 }
 
-void nvml_note_loaded(void)
-{
-	__atomic_store_n(&known, prim_pid(), __ATOMIC_RELEASE);
-}
-
 /* In a copy of this process: the calls that this library makes. */
 static void ask_nvml(void)
 {
@@ -54,7 +49,8 @@ static void ask_nvml(void)
 int nvml_answers(void)
 {
 	int me = prim_pid(), before = __atomic_load_n(&known, __ATOMIC_ACQUIRE);
-	if (!loaded_in || me == loaded_in || before == me || before == -me)
+	if (!loaded_in || me == loaded_in || before == me || before == -me ||
+	    resolve_was_loaded_here(LIBRARY_NVML))
 		return before != -me;
 	int answers = prim_ends_in_copy(ask_nvml, PATIENCE_MS);
 	__atomic_store_n(&known, answers ? me : -me, __ATOMIC_RELEASE);

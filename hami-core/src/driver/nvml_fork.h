@@ -12,7 +12,4 @@
  */
 int nvml_answers(void);
 
-/* NVML has been loaded in this process, by us: no lock of it is older. */
-void nvml_note_loaded(void);
-
 #endif

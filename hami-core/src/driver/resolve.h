@@ -52,6 +52,9 @@ static inline void *original_of(enum symbol_id id)
 }
 #define ORIGINAL(name) ((fn_##name)original_of(ID_##name))
 
+/* Whether we have loaded the library in this very process: no lock of it is older. */
+int resolve_was_loaded_here(enum library library);
+
 /* The driver's own files where something stands in for them, by library. */
 extern const char *const driver_names[LIBRARY_COUNT];
 
