@@ -204,7 +204,8 @@ struct vgpu_extension {
 	uint32_t version, size;
 	uint32_t lock;    /* a futex: 0, or who holds it, and whether it is awaited */
 	uint32_t changed; /* not 0: the sums may be wrong, who comes next counts again */
-	unsigned char room[120];
+	uint32_t new_ns[HAMI_DEVICES]; /* what launches took lately of which nothing was known */
+	unsigned char room[56];
 	uint64_t reserved[HAMI_DEVICES];
 	struct vgpu_slot slot[HAMI_PROCESSES];
 	struct vgpu_pace pace[HAMI_DEVICES];

@@ -67,6 +67,14 @@ struct compute_context *contexts_get(CUcontext context)
 	return p;
 }
 
+struct compute_context *contexts_at(int i)
+{
+	pthread_mutex_lock(&self.mutex);
+	struct compute_context *p = i < self.count ? self.entry[i] : NULL;
+	pthread_mutex_unlock(&self.mutex);
+	return p;
+}
+
 void contexts_remove(CUcontext context, struct unmeasured_work *rest)
 {
 	*rest = (struct unmeasured_work){0};

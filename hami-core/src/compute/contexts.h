@@ -34,7 +34,7 @@ struct compute_context {
 	int pooled, made;
 	CUevent anchor; /* a finished event; all times are relative to it */
 	uint64_t anchor_ns;
-	uint64_t guess_ns; /* see compute_context_measured_guess; read without the mutex */
+	int measured; /* a span of which nothing was known; read without the mutex */
 	struct pace_line line;
 	struct preempt preempt;
 	struct heartbeat heartbeat;
@@ -54,26 +54,12 @@ static inline uint32_t compute_context_generation(const struct compute_context *
 	return __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE);
 }
 
-/* What work took that nothing was known of, lately; 0: nothing has been measured yet. */
-static inline uint64_t compute_context_measured_guess(const struct compute_context *p)
-{
-	return __atomic_load_n(&p->guess_ns, __ATOMIC_RELAXED);
-}
-
-/*
- * What to pay for a launch of which nothing is known: what such took lately, and something for the
- * first.
- */
-static inline uint64_t compute_context_guess(const struct compute_context *p)
-{
-	uint64_t guess = compute_context_measured_guess(p);
-	return guess > PACE_NEW_NS ? guess : PACE_NEW_NS;
-}
-
 /* A context's record, made on first sight; NULL when there is none for it. */
 struct compute_context *contexts_get(CUcontext context);
 /* The same without making one. */
 struct compute_context *contexts_find(CUcontext context);
+/* The records, used or not, from 0 on; NULL behind the last. */
+struct compute_context *contexts_at(int i);
 /*
  * Takes a context out that has gone or is about to, with what of its work was neither measured nor
  * known; calls no driver.

@@ -9,9 +9,8 @@
 
 #include <stdint.h>
 
+#include "compute/spans.h"
 #include "cuda_abi.h"
-
-struct compute_context; /* contexts.h */
 
 /* Events on a stream of its own that tell when the context is on the device: see heartbeat.h. */
 struct heartbeat {
@@ -28,6 +27,12 @@ struct heartbeat {
  * nothing. Thread-safe.
  */
 void heartbeat_poll(struct compute_context *p);
+
+/*
+ * Settles what has ended. Looks first whether others had the device meanwhile, where they do or
+ * that is asked for. What is still in flight. The context has to be current.
+ */
+struct work_in_flight heartbeat_look(struct compute_context *p, uint64_t now_ns, int for_others);
 
 /* How often others were found on the device; one is counted that a mark waits for now. */
 uint64_t heartbeat_count_preemptions(struct compute_context *p, uint64_t now_ns);

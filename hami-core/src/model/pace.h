@@ -19,8 +19,6 @@
 #define PACE_AHEAD_NS 4000000ULL   /* work queued on the device; more makes every decision late */
 #define PACE_SLICE_NS 5000000ULL   /* longest sleep, so that a change of policy is seen */
 
-/* a launch that takes longer loads code; up to this the host may just have been held up */
-#define PACE_HELD_NS 1000000ULL
 /* paid for what has never been measured, until it is: else a start is unbounded */
 #define PACE_NEW_NS 250000ULL
 
@@ -101,20 +99,12 @@ int pace_cost_is_new(const struct pace_cost *cost);
 uint64_t pace_sample(uint64_t elapsed, uint64_t late);
 
 /*
- * What a batch costs in the end. `measured`: from its start to its end; includes others' time
- * slices, and pauses of the program in it. `predicted`: the sum of single costs; counts twice what
- * ran side by side. So the smaller. Either may be PACE_UNKNOWN; what was paid stands where both
- * are.
+ * What a batch costs in the end. `measured`: the device's time between its start and its end, as
+ * far as it was ours, give or take `slack`. `unsure`: how much of it the device may have stood idle
+ * or worked for others, for all we have seen. What was predicted decides within these bounds, and
+ * nowhere else.
  */
-uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid);
-
-/*
- * When the device began with a launch that `start` and `end` frame and the host first loaded code
- * for, for so long that the device stood idle for certain, PACE_HELD_NS aside: so long the host may
- * have been held up when the kernel ran already. At least what is paid for a launch that is new is
- * left of it.
- */
-uint64_t pace_work_start(uint64_t start, uint64_t end, uint64_t loading);
+uint64_t pace_settle(uint64_t measured, uint64_t slack, uint64_t unsure, uint64_t predicted);
 
 #define PACE_PIECES 64
 
