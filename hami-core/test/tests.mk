@@ -39,7 +39,7 @@ test-all:
 # They look at texts, documentation and modules of Go among them, and at what was built. That takes
 # seconds, and is always done.
 LOOKS := test-generator test-map test-style test-layers test-headers test-symbols check-arm64
-short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-tsan test-stress \
+short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-mixtures test-tsan test-stress \
 	$(filter-out check-arm64,$(LOOKS))
 
 # What has passed is not run again until something changes that it reads; with AGAIN=1 it is.
@@ -251,12 +251,12 @@ endef
 $(eval $(call virtual_library,test,))
 $(eval $(call virtual_library,asan,$(SANITIZE)))
 $(eval $(call virtual_library,tsan,$(THREADS)))
-$(B)/test/test/probe_tenant: test/probe_tenant.c include/cuda_abi.h | fake
+$(patsubst %,$(B)/test/test/probe_%,tenant mixture): $(B)/test/test/%: test/%.c include/cuda_abi.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1
-$(B)/test/test/shares_test: test/shares_test.c test/tenants.h test/folder.h test/testing.h test/blocks_model.c test/blocks_model.h
+$(patsubst %,$(B)/test/test/%_test,shares mixtures): $(B)/test/test/%: test/%.c test/tenants.h test/folder.h test/testing.h test/blocks_model.c test/blocks_model.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ test/shares_test.c test/blocks_model.c
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $(filter %.c,$^)
 $(patsubst %,$(B)/test/test/%_test,fair borrow turns stalls): $(B)/test/test/%: test/%.c test/tenants.h test/folder.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
@@ -288,18 +288,23 @@ test-limiter-tsan: fake $(B)/tsan/libvgpu.so $(B)/tsan/virtual/libvgpu.so $(LIMI
 # Five workloads, alone and in pairs, under the library and under HAMi-core's formula: a table. Then
 # containers of 1 to 16 processes with kernels of 20 us to 20 ms: all of that table, or a part of
 # it.
-.PHONY: shares test-shares
-SHARES := $(B)/test/virtual/libvgpu.so $(patsubst %,$(B)/test/test/%,shares_test fair_test probe_tenant)
+.PHONY: shares test-shares mixtures test-mixtures
+SHARES := $(B)/test/virtual/libvgpu.so $(patsubst %,$(B)/test/test/%,shares_test fair_test mixtures_test probe_tenant probe_mixture)
 shares: fake $(SHARES)
 	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== fair"; VGPU_SHARES=1 $(call on_clock,fair,$(abspath $(B)/test/virtual/libvgpu.so))
 test-shares: fake $(SHARES)
 	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== fair"; $(call on_clock,fair,$(abspath $(B)/test/virtual/libvgpu.so))
+# Kernels that vary, programs that end in every way, and random mixtures of all that: a few, or 300.
+test-mixtures: fake $(SHARES)
+	@echo "== mixtures"; $(call on_clock,mixtures,$(abspath $(B)/test/virtual/libvgpu.so))
+mixtures: fake $(SHARES)
+	@echo "== mixtures, 300 at random"; VGPU_MIXTURES=300 $(call on_clock,mixtures,$(abspath $(B)/test/virtual/libvgpu.so))
 # Once more under the sanitizers: one thread of a program runs at a time there, so limiter_live_test
 # looks for races.
 .PHONY: test-neighbours test-neighbours-asan
-NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test stalls_test probe_tenant)
+NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test stalls_test probe_tenant probe_mixture)
 test-neighbours: fake $(B)/test/virtual/libvgpu.so $(NEIGHBOURS)
 	@echo "== borrow"; $(call on_clock,borrow,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== turns"; $(call on_clock,turns,$(abspath $(B)/test/virtual/libvgpu.so))
