@@ -78,6 +78,8 @@ CUresult fg_ready(void);
  * ordinal, or -1.
  */
 struct CUctx_st *fg_context(void);
+/* Whether a context has not ended. Under fake.mutex, and asked again there before something is put into one. */
+int fg_context_lives(const struct CUctx_st *context);
 int fg_current(void);
 /* Device by ordinal, NULL when out of range. */
 struct fg_gpu *fg_gpu(CUdevice device);

@@ -174,13 +174,14 @@ int fg_pool_free(CUdeviceptr pointer)
 /* Plain memory may be freed this way, too, as pooled memory may be by cuMemFree. */
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-	struct CUgraph_st *graph = fg_ready() == CUDA_SUCCESS ? fg_recorded(stream) : NULL;
-	if (!graph)
+	if (fg_ready() != CUDA_SUCCESS || !fg_recorded(stream))
 		return cuMemFree_v2(pointer);
 	pthread_mutex_lock(&fake.mutex);
-	fg_graph_add_free(graph, pointer);
+	struct CUgraph_st *graph = fg_recorded(stream); /* another thread may have ended the capture */
+	if (graph)
+		fg_graph_add_free(graph, pointer);
 	pthread_mutex_unlock(&fake.mutex);
-	return CUDA_SUCCESS;
+	return graph ? CUDA_SUCCESS : cuMemFree_v2(pointer);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
