@@ -16,8 +16,11 @@
  *     from the slots; so does everybody now and then.
  *  I2 A slot never moves and has one writer, its owner. The owner holds an OFD lock on
  *     the slot's byte (VGPU_SLOT_LOCK + i) for life: the kernel drops it when the last
- *     descriptor and mapping are gone, however the process ends. A slot that is LIVE and whose byte
- *     is not locked belongs to a dead process; anybody may free it.
+ *     descriptor and mapping are gone, however the process ends. Children that no fork handler has
+ *     seen keep both, so it has a lock of its own as well (VGPU_OWNER_LOCK + i), which the kernel
+ *     drops with the process, or when the program closes a descriptor of the file. A slot that is
+ *     LIVE, without the second lock, and without the first or by its PID and identity of a process
+ *     that has ended, belongs to a dead process; anybody may free it.
  *  I3 hami.procs[i] mirrors slot[i]; hami.proc_num is one more than the highest slot
  *     ever used. A hole has status 0.
  *  I4 reserved[d] never exceeds the limit by our doing. (It may when the limit was
@@ -66,7 +69,8 @@ struct hami_process {
 	int32_t status; /* 1 = in use */
 	int32_t pad;
 	uint64_t sequence; /* even: stable */
-	uint64_t spare[2];
+	uint64_t identity; /* ours: prim_process_identity of the process; 0 = not known */
+	uint64_t spare;
 };
 
 struct hami_region {
@@ -99,6 +103,7 @@ _Static_assert(sizeof(struct hami_region) == 2008952, "region 1.2");
 #define VGPU_EXTENSION_OFFSET 2011136 /* the next page after the region */
 #define VGPU_FORMAT_LOCK (1LL << 40)  /* byte locked while a file is made or repaired */
 #define VGPU_SLOT_LOCK (1LL << 41)    /* byte of slot 0 */
+#define VGPU_OWNER_LOCK (1LL << 42)   /* the same, locked by its owner alone (POSIX lock) */
 
 /*
  * Memory of other processes that is open here; memory in `used` that lies in the host because the

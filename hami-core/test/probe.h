@@ -233,7 +233,22 @@ struct vgpu_region *probe_region(void);
 	F(checkpoint, "checkpoint") \
 	F(memory_limits, "memory-limits") \
 	F(stack, "stack") \
-	F(forked_in_nvml, "forked-in-nvml")
+	F(forked_in_nvml, "forked-in-nvml") \
+	F(race_capture_pool, "race-capture-pool") \
+	F(race_capture_free, "race-capture-free") \
+	F(race_capture_graph, "race-capture-graph") \
+	F(race_map_release, "race-map-release") \
+	F(race_retain_unmap, "race-retain-unmap") \
+	F(race_reset, "race-reset") \
+	F(partial_lists, "partial-lists") \
+	F(partial_unmapped, "partial-unmapped") \
+	F(partial_ranges, "partial-ranges") \
+	F(relatives_sum, "relatives-sum") \
+	F(relatives_dead_owner, "relatives-dead-owner") \
+	F(relatives_dead_child, "relatives-dead-child") \
+	F(relatives_deleted, "relatives-deleted") \
+	F(module_data, "module-data") \
+	F(module_unread, "module-unread")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

@@ -5,7 +5,7 @@
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
-UNIT := limit limits table pages blocks region pace costs threads
+UNIT := limit limits table pages blocks region pace costs threads image
 
 # The tables in the documentation name tests that exist.
 .PHONY: test-map
@@ -71,10 +71,10 @@ $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
 PROBE := $(patsubst %,test/probe_%.c,main device memory process nvml overhead green pool ways generation \
-	stress cost import odd start hostile exact forks newer)
+	stress cost import odd start hostile exact forks newer races partial relatives modules)
 # Tests that run programs under the library. SUITES run under every build of it, the others have
 # targets of their own.
-SUITES := preload exact pools sized newer entry ways_out failures weak_entry weak_memory weak_process cases
+SUITES := preload exact pools sized newer entry ways_out failures weak_entry weak_memory weak_process cases races
 $(patsubst %,$(B)/test/test/%_test,$(SUITES) stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
@@ -152,7 +152,7 @@ PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES)
 	$(B)/test/test/smi $(B)/test/test/direct $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
 # What the sanitizers look at in `make test`: what allocates and starts, and what meets in threads.
-ADDRESSED := $(if $(VGPU_SHORT),preload exact entry failures,$(SUITES))
+ADDRESSED := $(if $(VGPU_SHORT),preload exact entry failures races,$(SUITES))
 THREADED := $(if $(VGPU_SHORT),exact,$(SUITES))
 
 # $(1) variant, $(2) suites, $(3) what to preload, $(4) extra environment

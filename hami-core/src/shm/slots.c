@@ -87,6 +87,7 @@ void slots_write_own(void)
 	struct vgpu_slot *s = &membership.map->ext.slot[membership.slot];
 	struct hami_process *mirror = &membership.map->hami.procs[membership.slot];
 	word_set32(&s->pid, (uint32_t)prim_pid());
+	word_set(&mirror->identity, membership.identity);
 	word_set32(&mirror->pid, (uint32_t)prim_pid());
 	for (int d = 0; d < HAMI_DEVICES; d++)
 		slots_write_used(d, membership.mine[d]);
@@ -139,17 +140,29 @@ static int has_others(void)
 	return 0;
 }
 
+/*
+ * Whether the owner of a slot, not this process, has died (needs membership.fd, as it is now). The
+ * usual owner lives and is found with one system call.
+ */
+static int is_dead(int slot)
+{
+	const struct vgpu_region *m = membership.map;
+	if (membership.fd >= 0 && prim_is_owned(membership.fd, VGPU_OWNER_LOCK + slot))
+		return 0;
+	if (membership.fd >= 0 && prim_is_locked(membership.fd, VGPU_SLOT_LOCK + slot, 1) == 0)
+		return 1;
+	return prim_process_is_dead((int)word_get32(&m->ext.slot[slot].pid),
+				    word_get(&m->hami.procs[slot].identity));
+}
+
 void slots_reap(void)
 {
 	int freed = 0;
 	if (!has_others())
 		return;
 	reopen_if_closed();
-	if (membership.fd < 0)
-		return;
 	for (int i = 0, high = slots_high_water(); i < high; i++) {
-		if (i == membership.slot || !slots_is_live(i) ||
-		    prim_is_locked(membership.fd, VGPU_SLOT_LOCK + i, 1))
+		if (i == membership.slot || !slots_is_live(i) || !is_dead(i))
 			continue;
 		clear_slot(i);
 		freed = 1;
@@ -163,8 +176,9 @@ int slots_may_hold(uint32_t owner)
 	if (owner == membership.me || owner > VGPU_NEWCOMER)
 		return 0; /* no thread of ours is in: it would have the process's mutex */
 	reopen_if_closed();
-	long long byte = owner == VGPU_NEWCOMER ? VGPU_FORMAT_LOCK : VGPU_SLOT_LOCK + owner - 1;
-	return membership.fd < 0 || prim_is_locked(membership.fd, byte, 1) != 0;
+	if (owner != VGPU_NEWCOMER)
+		return !is_dead((int)owner - 1);
+	return membership.fd < 0 || prim_is_locked(membership.fd, VGPU_FORMAT_LOCK, 1) != 0;
 }
 
 /* Slots that say they are free come first: no lock of the others' is asked for then. */
@@ -178,6 +192,9 @@ int slots_claim(void)
 				continue;
 			clear_slot(i);
 			membership.slot = i;
+			membership.identity = prim_process_identity();
+			if (membership.fd >= 0)
+				prim_own(membership.fd, VGPU_OWNER_LOCK + i);
 			slots_write_own();
 			return i;
 		}

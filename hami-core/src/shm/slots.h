@@ -17,6 +17,7 @@ extern struct membership {
 	int fd;                  /* -1: the file is gone, or never was: nobody can be probed */
 	int slot;
 	uint32_t me;                /* as a holder of the lock */
+	uint64_t identity;          /* of this process */
 	unsigned long long file[2]; /* what fd was opened on */
 	uint64_t mine[HAMI_DEVICES];
 	uint64_t overhead[REGION_OVERHEADS][HAMI_DEVICES];
