@@ -157,7 +157,11 @@ static void run_mixture(unsigned n, int seconds)
 TEST("random mixtures of kernels, streams, graphs, waits, processes and contexts get their shares")
 {
 	const char *only = getenv("VGPU_MIXTURE"), *number = getenv("VGPU_MIXTURES");
-	int count = number ? atoi(number) : test_is_short() ? 4 : 12, seconds = number ? 61 : 11;
+	int count = number ? atoi(number) : 0, seconds = 61;
+	if (!count) {
+		printf("    not run: they take hours; make mixtures\n");
+		return;
+	}
 	printf("    %4s %3s %6s %6s\n", "", "of", "all", "10 s");
 	for (int n = 0; n < count; n++)
 		if (!only || atoi(only) == n)

@@ -296,7 +296,7 @@ shares: fake $(SHARES)
 test-shares: fake $(SHARES)
 	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== fair"; $(call on_clock,fair,$(abspath $(B)/test/virtual/libvgpu.so))
-# Kernels that vary, programs that end in every way, and random mixtures of all that: a few, or 300.
+# Kernels that vary and programs that end in every way; 300 random mixtures of all that.
 test-mixtures: fake $(SHARES)
 	@echo "== mixtures"; $(call on_clock,mixtures,$(abspath $(B)/test/virtual/libvgpu.so))
 mixtures: fake $(SHARES)
