@@ -52,13 +52,16 @@ static void ask_nvml(void)
 
 static void tell(int fd)
 {
-	NEED(write(fd, "x", 1) == 1);
+	pid_t pid = getpid();
+	NEED(write(fd, &pid, sizeof pid) == sizeof pid);
 }
 
-static void hear(int fd)
+/* Which process has told that it is ready. */
+static pid_t hear(int fd)
 {
-	char c;
-	NEED(read(fd, &c, 1) == 1);
+	pid_t pid;
+	NEED(read(fd, &pid, sizeof pid) == sizeof pid);
+	return pid;
 }
 
 /* A child without handlers that takes all there is, and keeps it until it is killed. */
@@ -124,11 +127,11 @@ void probe_relatives_dead_owner(void)
 	int ready[2];
 	NEED(!pipe(ready) && !prctl(PR_SET_CHILD_SUBREAPER, 1));
 	pid_t owner = owner_with_relative(ready[1]);
-	hear(ready[0]);
+	pid_t relative = hear(ready[0]);
 	use_device(0);
 	NEED(left() == 24 * MIB && take(26 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
 	end_child(owner);
-	NEED(left() == LIMIT && take(LIMIT) == CUDA_SUCCESS);
+	NEED(left() == LIMIT && take(LIMIT) == CUDA_SUCCESS && !kill(relative, SIGKILL));
 }
 
 /* A child without handlers that has memory dies; its own such child lives. */
@@ -145,11 +148,11 @@ void probe_relatives_dead_child(void)
 			tell(ready[1]);
 		wait_to_be_killed();
 	}
-	hear(ready[0]);
+	pid_t relative = hear(ready[0]);
 	use_device(0);
 	NEED(left() == 24 * MIB);
 	end_child(child);
-	NEED(left() == LIMIT && take(LIMIT) == CUDA_SUCCESS);
+	NEED(left() == LIMIT && take(LIMIT) == CUDA_SUCCESS && !kill(relative, SIGKILL));
 }
 
 /* Closes what this process has of the region, as programs do that close all they do not know. */
