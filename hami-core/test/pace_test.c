@@ -201,20 +201,18 @@ TEST("a sample is freed of the host's delay, but keeps half")
 	CHECK_EQ(pace_sample(0, 2000), 0);
 }
 
-TEST("a batch costs what was measured; the estimate decides only what the measure leaves open")
+TEST("time in which the device certainly worked is charged, once, and to batches in flight first")
 {
-	CHECK_EQ(pace_settle(5, 0, 0, 3), 5);
-	CHECK_EQ(pace_settle(5, 0, 0, 9), 5);
-	CHECK_EQ(pace_settle(10, 0, 4, 3), 6);
-	CHECK_EQ(pace_settle(10, 0, 4, 7), 7);
-	CHECK_EQ(pace_settle(10, 0, 4, 20), 10);
-	CHECK_EQ(pace_settle(10, 0, 20, 0), 0);
-	CHECK_EQ(pace_settle(10, 2, 0, 8), 8); /* within the slack */
-	CHECK_EQ(pace_settle(10, 2, 0, 12), 12);
-	CHECK_EQ(pace_settle(10, 2, 0, 7), 10); /* outside: it is wrong */
-	CHECK_EQ(pace_settle(10, 2, 0, 13), 10);
-	CHECK_EQ(pace_settle(10, 2, 5, 4), 4);
-	CHECK_EQ(pace_settle(10, 2, 5, 2), 5);
+	struct pace_line l = {0};
+	CHECK_EQ(pace_settle(&l, 100, 110, 0, 3, 0), 7);
+	CHECK_EQ(pace_settle(&l, 105, 110, 0, 0, 0), 0);
+	CHECK_EQ(pace_settle(&l, 200, 210, 4, 3, 0), 3);  /* others had 4 */
+	CHECK_EQ(pace_settle(&l, 300, 310, 20, 3, 0), 0); /* more than all */
+	CHECK_EQ(pace_settle(&l, 400, 410, 0, 12, 0), 0);  /* no credit */
+	CHECK_EQ(pace_settle(&l, 410, 415, 0, 1, 0), 4);
+	CHECK_EQ(pace_settle(&l, 500, 510, 0, 3, 7), 0);  /* theirs, it may be */
+	CHECK_EQ(pace_settle(&l, 520, 520, 0, 2, 0), 5);  /* it was not */
+	CHECK_EQ(pace_settle(&l, 600, 5600, 0, 20, 4000), 980); /* more than theirs */
 }
 
 /* Settles a batch by what was measured alone. */

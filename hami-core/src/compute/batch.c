@@ -19,6 +19,8 @@ CUcontext batch_current_context(void)
 /* Ends a batch: the thread is nowhere from here on. */
 void batch_reset(struct batch *b)
 {
+	if (b->open)
+		compute_context_uncount_open(b->compute_context, b->generation, b->size);
 	b->open = 0;
 	b->compute_context = NULL;
 	b->only = BATCH_NO_STREAM;

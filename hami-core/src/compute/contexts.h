@@ -27,6 +27,7 @@ struct compute_context {
 	/* numbers of the oldest span that is not settled and of the next one; from 1 */
 	uint64_t first, next;
 	uint64_t queued;      /* nanoseconds of work in flight, by estimate */
+	uint64_t open_ns;     /* what open batches of all threads may come to */
 	/* when the oldest of it came to the device, by estimate and the host's clock */
 	uint64_t head_ns;
 	uint64_t looked_ns;   /* the last harvest */
@@ -49,6 +50,11 @@ struct compute_context {
  */
 void compute_context_reset(struct compute_context *p, CUcontext context, int device,
 			   unsigned percent, struct unmeasured_work *rest);
+
+/* Counts an open batch of this size among the context's, or uncounts it, unless it has gone. */
+void compute_context_count_open(struct compute_context *p, uint32_t generation, uint64_t size);
+void compute_context_uncount_open(struct compute_context *p, uint32_t generation, uint64_t size);
+
 static inline uint32_t compute_context_generation(const struct compute_context *p)
 {
 	return __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE);

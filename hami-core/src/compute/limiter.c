@@ -188,6 +188,7 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
 			    .unsettled = 1,
 			    .claimed = free ? 0 : (int64_t)claim};
 	b->span = (struct span){.opened_ns = prim_now(), .free = free};
+	compute_context_count_open(p, generation, size);
 	span_begin(p, &b->span, l->stream);
 	return 1;
 }
@@ -287,6 +288,7 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 	struct span *s = &b->span;
 	/* the launch found the device idle; else it may have waited for work */
 	int idle = l->mid && !self.blocking && span_event_passed(l->mid);
+	s->late_ns = idle ? prim_now() - l->mid_ns : 0;
 	s->mid = l->mid;
 	s->key = result == CUDA_SUCCESS ? l->key : 0;
 	s->before = l->before;
@@ -297,7 +299,6 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 		span_discard(b->compute_context, s);
 	int measured = l->mid && span_end(b->compute_context, s);
 	uint64_t now = prim_now(); /* the host may have been held up on the way */
-	s->late_ns = idle ? now - l->mid_ns : 0;
 	s->launched_ns = self.blocking ? l->mid_ns : now;
 	batch_hand_over(b, measured);
 }

@@ -236,58 +236,6 @@ struct work_in_flight spans_in_flight(struct compute_context *p, uint64_t now_ns
 	return f;
 }
 
-/*
- * What is still in flight and was never measured: from when on, and what is paid of all that is in
- * flight (needs the mutex).
- */
-static struct unmeasured_work unmeasured_work_of(const struct compute_context *p)
-{
-	struct unmeasured_work rest = {.device = p->device};
-	for (uint64_t n = p->first; n < p->next; n++) {
-		const struct span *s = &p->ring[n % SPANS_MOST];
-		if (s->settled || s->free)
-			continue;
-		rest.paid_ns += s->paid;
-		if (s->predicted == PACE_UNKNOWN &&
-		    (!rest.since_ns || s->opened_ns < rest.since_ns))
-			rest.since_ns = s->opened_ns;
-	}
-	return rest;
-}
-
-/* What was in flight and not known will not be measured any more (needs the mutex). */
-static void forget_guesses(const struct compute_context *p)
-{
-	for (uint64_t n = p->first; n < p->next; n++) {
-		const struct span *s = &p->ring[n % SPANS_MOST];
-		if (!s->settled && s->predicted == PACE_UNKNOWN)
-			guess_end(p->device, 0);
-	}
-}
-
-void compute_context_reset(struct compute_context *p, CUcontext context, int device,
-			   unsigned percent, struct unmeasured_work *rest)
-{
-	pthread_mutex_lock(&p->mutex);
-	if (rest)
-		*rest = unmeasured_work_of(p);
-	forget_guesses(p);
-	__atomic_add_fetch(&p->generation, 1, __ATOMIC_RELEASE);
-	p->context = context;
-	p->device = device;
-	p->percent = percent;
-	p->first = p->next = 1;
-	p->queued = p->head_ns = p->looked_ns = p->anchor_ns = 0;
-	p->measured = 0;
-	p->pooled = p->made = 0;
-	p->anchor = NULL;
-	p->line = (struct pace_line){0};
-	p->preempt = (struct preempt){0};
-	p->heartbeat = (struct heartbeat){.looking = p->heartbeat.looking};
-	memset(p->ended, 0, sizeof p->ended);
-	pthread_mutex_unlock(&p->mutex);
-}
-
 /* When the events of a span were passed, on the context's time line; 0: that cannot be told. */
 struct moments {
 	uint64_t start, mid;
@@ -350,37 +298,50 @@ static CUevent move_anchor(struct compute_context *p, CUevent *end, uint64_t end
 }
 
 /*
- * How much of a span the device may have stood idle, since the host was still launching, or have
- * worked for others that have it, too, and are not looked for (needs the mutex).
+ * From when on the device can only have worked for a span: its last launch had been made. Before,
+ * it may have stood idle (needs the mutex).
  */
-static uint64_t unsure_time(const struct compute_context *p, const struct span *s,
-			    const struct moments *m)
+static uint64_t busy_from(const struct compute_context *p, const struct span *s,
+			  const struct moments *m)
 {
 	uint64_t opened = s->launched_ns > s->opened_ns ? s->launched_ns - s->opened_ns : 0,
 		 launched = preempt_device_time(&p->preempt, s->launched_ns),
-		 unsure = !launched ? opened : launched > m->start ? launched - m->start : 0,
-		 seen = p->preempt.seen_ns - s->seen_then, all = m->end - m->start;
-	unsure = unsure < opened ? unsure : opened;
-	if (preempt_is_shared(&p->preempt) && all > seen)
-		unsure += all - seen;
-	return unsure + s->others.doubtful_ns;
+		 idle = !launched ? opened : launched > m->start ? launched - m->start : 0,
+		 all = m->end - m->start;
+	idle = idle < opened ? idle : opened;
+	return m->start + (idle < all ? idle : all);
 }
 
-/* What the span is charged, and notes it on the time line (needs the mutex). */
+/* How much of a span others may have had without being seen (needs the mutex). */
+static uint64_t doubtful_time(const struct compute_context *p, const struct span *s,
+			      const struct moments *m)
+{
+	uint64_t seen = p->preempt.seen_ns - s->seen_then, all = m->end - m->start;
+	int unseen = preempt_is_shared(&p->preempt) && all > seen;
+	return s->others.doubtful_ns + (unseen ? all - seen : 0);
+}
+
+/*
+ * What the span is charged, and notes it on the time line. Others in flight are paid by their
+ * estimates, and open ones will be (needs the mutex).
+ */
 static uint64_t charge_span(struct compute_context *p, uint64_t number, const struct span *s,
 			    const struct moments *m, uint64_t now_ns)
 {
 	uint64_t estimate = s->predicted != PACE_UNKNOWN ? s->predicted : s->paid;
 	p->ended[number % SPANS_MOST].number = number;
 	p->ended[number % SPANS_MOST].end_ns = m->end;
-	if (!m->start || !m->end)
+	if (!m->start || m->end <= m->start)
 		return estimate;
 	uint64_t measured = pace_uncharged(&p->line, m->start, m->end, s->charged_then);
 	measured -= s->others.ns < measured ? s->others.ns : measured;
 	/* no span takes longer than the host has seen it for */
-	uint64_t host = now_ns - s->opened_ns;
+	uint64_t host = now_ns - s->opened_ns, busy = busy_from(p, s, m);
 	measured = measured < host ? measured : host;
-	uint64_t charge = pace_settle(measured, s->others.slack_ns, unsure_time(p, s, m), estimate);
+	uint64_t charge = estimate > measured + s->others.slack_ns ? measured : estimate,
+		 theirs = preempt_time_between(&p->preempt, busy, m->end).ns;
+	charge += pace_settle(&p->line, busy, m->end, theirs + doubtful_time(p, s, m), charge,
+			      p->queued + p->open_ns + s->others.slack_ns);
 	pace_note_charge(&p->line, m->start, m->end, charge);
 	return charge;
 }

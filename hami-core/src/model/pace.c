@@ -157,12 +157,18 @@ int pace_cost_is_new(const struct pace_cost *c)
 	return c->samples < COST_FIRST;
 }
 
-uint64_t pace_settle(uint64_t measured, uint64_t slack, uint64_t unsure, uint64_t predicted)
+uint64_t pace_settle(struct pace_line *line, uint64_t busy, uint64_t end, uint64_t others,
+		     uint64_t charge, uint64_t in_flight)
 {
-	uint64_t least = measured > unsure ? measured - unsure : 0;
-	if (predicted + slack < least)
-		return least;
-	return predicted > measured + slack ? measured : predicted;
+	uint64_t from = busy > line->busy_until ? busy : line->busy_until;
+	if (end > from) {
+		line->owed += end - from > others ? end - from - others : 0;
+		line->busy_until = end;
+	}
+	line->owed -= smaller(line->owed, charge);
+	uint64_t more = line->owed > in_flight ? line->owed - in_flight : 0;
+	line->owed -= more;
+	return more;
 }
 
 /* The part of a piece's charge that lies in [start, end]. */

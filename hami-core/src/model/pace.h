@@ -98,14 +98,6 @@ int pace_cost_is_new(const struct pace_cost *cost);
  */
 uint64_t pace_sample(uint64_t elapsed, uint64_t late);
 
-/*
- * What a batch costs in the end. `measured`: the device's time between its start and its end, as
- * far as it was ours, give or take `slack`. `unsure`: how much of it the device may have stood idle
- * or worked for others, for all we have seen. What was predicted decides within these bounds, and
- * nowhere else.
- */
-uint64_t pace_settle(uint64_t measured, uint64_t slack, uint64_t unsure, uint64_t predicted);
-
 #define PACE_PIECES 64
 
 /* The time line of a context: which times the batches were charged for that were settled last. */
@@ -113,6 +105,7 @@ struct pace_line {
 	uint64_t settled; /* so many were */
 	uint64_t charged; /* for all of them */
 	uint64_t latest;  /* where the line ends */
+	uint64_t busy_until, owed; /* of pace_settle */
 	struct {
 		uint64_t start, end, charge;
 		uint64_t before; /* what `charged` was then */
@@ -127,6 +120,16 @@ struct pace_line {
  */
 uint64_t pace_uncharged(const struct pace_line *line, uint64_t start, uint64_t end,
 			uint64_t charged_then);
+
+/*
+ * What to charge in addition to `charge` for a batch for which the device worked throughout
+ * [busy, end], but for what `others` had of it. That time is owed until batches are charged for it.
+ * Batches of several threads lie on each other, so it may be the work of those that are in flight,
+ * for which `in_flight` is paid. Never more than that is owed: what takes longer than it is thought
+ * to is charged.
+ */
+uint64_t pace_settle(struct pace_line *line, uint64_t busy, uint64_t end, uint64_t others,
+		     uint64_t charge, uint64_t in_flight);
 
 /* Notes what [start, end] was charged for. */
 void pace_note_charge(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge);
