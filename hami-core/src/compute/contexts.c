@@ -99,14 +99,20 @@ static struct compute_context *add_context(void)
 	struct compute_context *p = self.count < CONTEXTS_MOST ? calloc(1, sizeof *p) : NULL;
 	if (p) {
 		pthread_mutex_init(&p->mutex, NULL);
-		self.entry[self.count++] = p;
+		self.entry[self.count] = p;
+		__atomic_store_n(&self.count, self.count + 1, __ATOMIC_RELAXED);
 	}
 	return p;
 }
 
+int contexts_exist(void)
+{
+	return __atomic_load_n(&self.count, __ATOMIC_RELAXED) != 0;
+}
+
 struct compute_context *contexts_find(CUcontext context)
 {
-	if (!context)
+	if (!context || !contexts_exist())
 		return NULL;
 	pthread_mutex_lock(&self.mutex);
 	struct compute_context *p = find_context(context);

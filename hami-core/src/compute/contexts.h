@@ -60,6 +60,8 @@ static inline uint32_t compute_context_generation(const struct compute_context *
 	return __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE);
 }
 
+/* Whether there is any record: none is made before work is limited. */
+int contexts_exist(void);
 /* A context's record, made on first sight; NULL when there is none for it. */
 struct compute_context *contexts_get(CUcontext context);
 /* The same without making one. */

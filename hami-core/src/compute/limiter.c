@@ -331,11 +331,6 @@ void limiter_pay_by_estimate(struct launch *l)
 	batch_abandon(b);
 }
 
-int limiter_is_on(void)
-{
-	return __atomic_load_n(&self.mode, __ATOMIC_ACQUIRE) == MODE_LIMITED;
-}
-
 void limiter_after_fork(void)
 {
 	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */

@@ -44,9 +44,6 @@ static inline int limiter_idle(void)
 			       __ATOMIC_RELAXED) == LIMITER_IDLE;
 }
 
-/* Whether launches of this process are held, as far as it has been decided. */
-int limiter_is_on(void);
-
 void limiter_before(struct launch *l);
 CUresult limiter_after(struct launch *l, CUresult result);
 

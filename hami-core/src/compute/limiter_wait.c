@@ -40,7 +40,7 @@ static void end_wait(struct batch *b)
 
 CUcontext limiter_context_to_settle(CUstream stream)
 {
-	if (!limiter_is_on())
+	if (!contexts_exist())
 		return NULL;
 	begin_wait(&thread_batch);
 	return current_stream_context(stream);
@@ -81,7 +81,7 @@ static void watch_context(struct compute_context *p, int (*ended)(const void *ha
 
 void limiter_watch_until(CUcontext context, int (*ended)(const void *handle), const void *handle)
 {
-	struct compute_context *p = context && limiter_is_on() ? contexts_find(context) : NULL;
+	struct compute_context *p = contexts_find(context);
 	struct work_in_flight f = {0};
 	if (p)
 		f = spans_in_flight(p, 0);
@@ -96,7 +96,7 @@ void limiter_watch_until(CUcontext context, int (*ended)(const void *handle), co
 void limiter_settle(CUcontext context)
 {
 	end_wait(&thread_batch);
-	struct compute_context *p = context && limiter_is_on() ? contexts_find(context) : NULL;
+	struct compute_context *p = contexts_find(context);
 	if (!p || !spans_in_flight(p, 0).spans)
 		return;
 	int before = capture_relax(), entered = current_push(context);
@@ -124,7 +124,7 @@ static void drain_context(struct compute_context *p)
 void limiter_remove_context_begin(struct unmeasured_work *rest, CUcontext context)
 {
 	struct batch *b = &thread_batch;
-	struct compute_context *p = context && limiter_is_on() ? contexts_find(context) : NULL;
+	struct compute_context *p = contexts_find(context);
 	if (b->context == context)
 		batch_close(b, prim_now());
 	if (p)
@@ -136,7 +136,7 @@ void limiter_remove_context_begin(struct unmeasured_work *rest, CUcontext contex
 void limiter_settle_at_exit(void)
 {
 	struct compute_context *p;
-	if (!limiter_is_on())
+	if (!contexts_exist())
 		return;
 	batch_close(&thread_batch, prim_now());
 	for (int i = 0; (p = contexts_at(i)) != NULL; i++)
@@ -156,7 +156,7 @@ void limiter_poll(int ended)
 {
 	struct batch *b = &thread_batch;
 	CUcontext context = b->open ? b->context : current_context();
-	struct compute_context *p = limiter_is_on() ? contexts_find(context) : NULL;
+	struct compute_context *p = contexts_find(context);
 	b->unsettled = 0;
 	if (!p)
 		return;
