@@ -328,7 +328,8 @@ static uint64_t doubtful_time(const struct compute_context *p, const struct span
 static uint64_t charge_span(struct compute_context *p, uint64_t number, const struct span *s,
 			    const struct moments *m, uint64_t now_ns)
 {
-	uint64_t estimate = s->predicted != PACE_UNKNOWN ? s->predicted : s->paid;
+	int known = s->predicted != PACE_UNKNOWN;
+	uint64_t estimate = known ? s->predicted : s->paid;
 	p->ended[number % SPANS_MOST].number = number;
 	p->ended[number % SPANS_MOST].end_ns = m->end;
 	if (!m->start || m->end <= m->start)
@@ -338,6 +339,8 @@ static uint64_t charge_span(struct compute_context *p, uint64_t number, const st
 	/* no span takes longer than the host has seen it for */
 	uint64_t host = now_ns - s->opened_ns, busy = busy_from(p, s, m);
 	measured = measured < host ? measured : host;
+	if (!known && measured > estimate + s->late_ns) /* loading code is no work */
+		estimate = measured - s->late_ns;
 	uint64_t charge = estimate > measured + s->others.slack_ns ? measured : estimate,
 		 theirs = preempt_time_between(&p->preempt, busy, m->end).ns;
 	charge += pace_settle(&p->line, busy, m->end, theirs + doubtful_time(p, s, m), charge,
