@@ -75,7 +75,7 @@ void compute_context_reset(struct compute_context *p, CUcontext context, int dev
 	p->percent = percent;
 	p->first = p->next = 1;
 	p->queued = p->open_ns = p->head_ns = p->looked_ns = p->anchor_ns = 0;
-	p->measured = 0;
+	__atomic_store_n(&p->measured, 0, __ATOMIC_RELAXED);
 	p->pooled = p->made = 0;
 	p->anchor = NULL;
 	p->line = (struct pace_line){0};

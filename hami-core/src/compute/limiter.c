@@ -96,7 +96,7 @@ static uint64_t wait_as_holder(const struct compute_context *p, const struct wor
 	if (wait || !patient)
 		return wait;
 	/* the first kernels may take any time: else hundreds would be queued unpaid */
-	if (f->unknown > 1 && !p->measured)
+	if (f->unknown > 1 && !__atomic_load_n(&p->measured, __ATOMIC_RELAXED))
 		return LOOK_NS;
 	return pace_queue_wait(f->ns, f->spans);
 }
