@@ -20,8 +20,8 @@ const forbidden = `
 create /pods                    update /pods
 patch /pods                     update /nodes
 create /pods/exec               create /pods/attach
-create /pods/portforward        create /pods/eviction
-get /pods/log                   update /pods/ephemeralcontainers
+create /pods/portforward        update /pods/ephemeralcontainers
+get /pods/log
 create /nodes                   delete /nodes
 get /nodes/proxy                create /nodes/proxy
 get /secrets                    list /secrets
@@ -57,6 +57,11 @@ create apiextensions.k8s.io/customresourcedefinitions
 * */*
 `
 
+// forbiddenToOthers is what only the scheduler may do: it makes room, and budgets hold it then.
+const forbiddenToOthers = `
+create /pods/eviction
+`
+
 // forbiddenToScheduler is what Volcano's own scheduler may do and this one need not.
 const forbiddenToScheduler = `
 patch /nodes                    patch /nodes/status
@@ -70,7 +75,7 @@ func testForbidden(t *testing.T, w *world) {
 	defer cancel()
 	asked := 0
 	for component, list := range map[string]string{
-		sandbox.Scheduler: forbidden + forbiddenToScheduler, sandbox.DevicePlugin: forbidden, sandbox.Webhook: forbidden,
+		sandbox.Scheduler: forbidden + forbiddenToScheduler, sandbox.DevicePlugin: forbidden + forbiddenToOthers, sandbox.Webhook: forbidden + forbiddenToOthers,
 	} {
 		words := strings.Fields(list)
 		for i := 0; i < len(words); i += 2 {
