@@ -10,7 +10,6 @@
 
 #include "driver/resolve.h"
 #include "memory/blocks.h"
-#include "memory/overhead.h"
 #include "memory/overflow.h"
 #include "model/limit.h"
 #include "platform/log.h"
@@ -71,11 +70,6 @@ int charge_reserve(struct charge *c, int device, uint64_t bytes)
 	return region_reserve(device, c->reserved, LIMIT) ? CUDA_ERROR_OUT_OF_MEMORY : 0;
 }
 
-unsigned overhead_epoch(void)
-{
-	return 0;
-}
-
 void components_refresh(int device)
 {
 	(void)device;
@@ -102,9 +96,9 @@ static void start(void)
 /* A call that the driver answers with a block at `at`. */
 static CUresult make(uint64_t at, uint64_t bytes)
 {
-	struct block_charge c;
+	struct charge c;
 	if (block_alloc_begin(&c, PAGES_PLAIN, bytes))
-		return c.charge.refusal;
+		return c.refusal;
 	return block_alloc_end(&c, CUDA_SUCCESS, at, bytes);
 }
 
@@ -117,7 +111,7 @@ static void drop(uint64_t at)
 
 TEST("a call that the driver refuses leaves nothing reserved and nobody waiting")
 {
-	struct block_charge c;
+	struct charge c;
 	start();
 	for (int i = 0; i < 3; i++) {
 		CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
@@ -173,7 +167,7 @@ TEST("a block that cannot be given back is booked over the limit, until it is fr
 
 TEST("a block with a larger pitch than usual pays the rest, or is given back")
 {
-	struct block_charge c;
+	struct charge c;
 	start();
 	CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
 	CHECK_EQ(block_alloc_end(&c, CUDA_SUCCESS, AT, 3 * P), CUDA_SUCCESS);
@@ -213,7 +207,7 @@ static void *finish_freeing(void *unused)
  */
 TEST("a page that is freed while a block is made for it pays for the page that the block gets")
 {
-	struct block_charge c;
+	struct charge c;
 	pthread_t t;
 	start();
 	CHECK_EQ(make(AT, 512), CUDA_SUCCESS);
@@ -232,7 +226,7 @@ TEST("a page that is freed while a block is made for it pays for the page that t
 
 TEST("a block that the driver did not free after all is booked again when its charge has moved")
 {
-	struct block_charge c;
+	struct charge c;
 	start();
 	CHECK_EQ(make(AT, 512), CUDA_SUCCESS);
 	CHECK_EQ(make(AT + 10 * P, 3 * P), CUDA_SUCCESS);

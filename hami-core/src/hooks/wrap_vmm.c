@@ -6,35 +6,34 @@
 #include "driver/resolve.h"
 #include "memory/account.h"
 #include "memory/handles.h"
-#include "model/location.h"
 #include "settings/settings.h"
 
 CUresult hook_mem_create(original_mem_create original, CUmemGenericAllocationHandle *handle,
 			 size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct charge c;
-	CUdevice device = 0;
-	enum location_kind kind = prop ? location_kind_of(prop->location, &device) : LOCATION_HOST;
-	if (kind == LOCATION_HOST)
+	if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return original(handle, bytes, prop, flags); /* host memory is not the device's */
-	if (kind == LOCATION_DEVICE ? charge_begin_on(&c, device, bytes) : charge_begin(&c, bytes))
+	if (charge_begin_on(&c, prop->location.id, bytes))
 		return c.refusal;
 	CUresult r = original(handle, bytes, prop, flags);
-	return handle_create_end(&c, r, r == CUDA_SUCCESS ? *handle : 0);
+	return charge_end(&c, r, TABLE_HANDLE, r == CUDA_SUCCESS ? *handle : 0);
 }
 
 CUresult hook_mem_release(original_mem_release original, CUmemGenericAllocationHandle handle)
 {
-	struct physical *p = handle_release_begin(handle);
-	return handle_release_end(p, original(handle));
+	struct handle_release release;
+	handle_release_begin(&release, handle);
+	return handle_release_end(&release, original(handle));
 }
 
 CUresult hook_mem_retain(original_mem_retain original, CUmemGenericAllocationHandle *handle,
 			 void *address)
 {
-	struct handle_retain c;
-	handle_retain_begin(&c, (uintptr_t)address);
-	return handle_retain_end(&c, original(handle, address), handle);
+	CUresult r = original(handle, address);
+	if (r == CUDA_SUCCESS)
+		handle_use(*handle);
+	return r;
 }
 
 CUresult hook_import_handle(original_import_handle original, CUmemGenericAllocationHandle *handle,
@@ -49,14 +48,18 @@ CUresult hook_import_handle(original_import_handle original, CUmemGenericAllocat
 CUresult hook_mem_map(original_mem_map original, CUdeviceptr pointer, size_t bytes, size_t offset,
 		      CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	struct physical *p = handle_hold(handle);
-	return handle_map_end(p, original(pointer, bytes, offset, handle, flags), pointer, bytes);
+	int known = handle_use(handle); /* before the call: a release may run beside it */
+	CUresult r = original(pointer, bytes, offset, handle, flags);
+	if (known && r == CUDA_SUCCESS)
+		handle_mapped(handle, pointer, bytes);
+	else if (known)
+		handle_drop(handle);
+	return r;
 }
 
 CUresult hook_mem_unmap(original_mem_unmap original, CUdeviceptr pointer, size_t bytes)
 {
-	struct unmapping u;
 	/* Before the call: the range may be mapped again at once. */
-	handles_unmap_begin(&u, pointer, bytes);
-	return handles_unmap_end(&u, original(pointer, bytes));
+	struct mapping *list = handles_unmap_begin(pointer, bytes);
+	return handles_unmap_end(list, original(pointer, bytes));
 }
