@@ -74,7 +74,7 @@ test-all: ## everything: all suites, all rounds, short slices of the laboratorie
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=10s
 
 # What decides: no clock, no file, no goroutine.
-PURE := ./sharing/... ./config ./deviceplugin/node ./deviceplugin/checkpoint ./plugins/deviceshare/podstate ./plugins/deviceshare/waiting/news ./view ./view/capture ./view/usage
+PURE := ./sharing/... ./config ./deviceplugin/node ./deviceplugin/checkpoint ./plugins/deviceshare/podstate ./plugins/deviceshare/holds ./plugins/deviceshare/waiting/news ./view ./view/capture ./view/usage
 # Where goroutines meet: packages of the product that start some or hold locks, and their tests. Of
 # the plugin of kubectl that is `web` alone, which suite page runs.
 MEETS := grep -rlE '^[[:space:]]+go (func|[a-zA-Z_.]+\()|"sync"|"sync/atomic"|x/sync/' --include=*.go cmd config deviceplugin endpoint plugins sharing view | xargs -n1 dirname | sort -u | grep -vx cmd/kubectl-deviceshare | sed 's,^,./,'

@@ -173,7 +173,7 @@ func queries() map[string]string {
 func TestQueriesAskForMetricsThatThereAre(t *testing.T) {
 	var sources strings.Builder
 	for _, path := range []string{"deviceplugin/metrics/metrics.go", "deviceplugin/metrics/devices.go", "deviceplugin/metrics/containers.go",
-		"plugins/deviceshare/metrics.go", "cmd/deviceshare-webhook/parts.go"} {
+		"plugins/deviceshare/metrics/metrics.go", "cmd/deviceshare-webhook/parts.go"} {
 		text, err := os.ReadFile("../../" + path)
 		if err != nil {
 			t.Fatal(err)
