@@ -29,6 +29,7 @@ import (
 	"deviceshare/plugins/deviceshare/snapshot"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/deviceshare/waiting/news"
+	"deviceshare/plugins/leader"
 	"deviceshare/plugins/liveness"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
@@ -63,7 +64,7 @@ type Store struct {
 	backends sharing.Backends
 	report   Reporter
 	config   ConfigSource
-	lead     binding.Leadership
+	lead     leader.Leadership
 	pulse    *liveness.Pulse
 	signer   Signer
 	metrics  *metrics.Metrics
@@ -114,7 +115,7 @@ type Options struct {
 	// starts with the default settings.
 	Config ConfigSource
 	// Lead is asked before each bind. Nil is for a scheduler that is the only one.
-	Lead binding.Leadership
+	Lead leader.Leadership
 	// Pulse is told that sessions go on. Nil tells nobody.
 	Pulse *liveness.Pulse
 	// Signer vouches for placements. Nil leaves them unsigned.
@@ -135,7 +136,7 @@ func NewStore(o Options) *Store {
 	}
 	s.began = s.now()
 	if s.lead == nil {
-		s.lead = binding.SoleLeader{}
+		s.lead = leader.Sole{}
 	}
 	s.room = room.New(s.lead, s.report, s.uptimeSeconds)
 	s.metrics = metrics.New()

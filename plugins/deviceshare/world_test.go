@@ -27,7 +27,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/gang"
 	"volcano.sh/volcano/pkg/scheduler/util"
 
-	"deviceshare/plugins/deviceshare/binding"
+	"deviceshare/plugins/leader"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
 	"deviceshare/sharing/wire"
@@ -51,7 +51,7 @@ type world struct {
 	// seconds is the time since the world began, and lead says who may write; nil is the world
 	// alone.
 	seconds atomic.Int64
-	lead    binding.Leadership
+	lead    leader.Leadership
 
 	mu       sync.Mutex
 	bindings map[string]corev1.Binding // by pod name, the last one

@@ -20,6 +20,7 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/plugins/deviceshare/waiting"
+	"deviceshare/plugins/leader"
 	"deviceshare/sharing"
 	"deviceshare/sharing/events"
 )
@@ -49,31 +50,15 @@ type Binder struct {
 	pods    *nodes.Pods
 	report  Reporter
 	devices DeviceRule
-	lead    Leadership
+	lead    leader.Leadership
 	metrics *metrics.Metrics
 	// places has room for the calls that may be under way.
 	places chan struct{}
 }
 
 // New returns a binder with room for bindsAtOnce calls.
-func New(pods *nodes.Pods, report Reporter, devices DeviceRule, lead Leadership, m *metrics.Metrics) *Binder {
+func New(pods *nodes.Pods, report Reporter, devices DeviceRule, lead leader.Leadership, m *metrics.Metrics) *Binder {
 	return &Binder{pods: pods, report: report, devices: devices, lead: lead, metrics: m, places: make(chan struct{}, bindsAtOnce)}
-}
-
-// Leadership says whether this process may bind pods: of several schedulers one does at a time.
-// Safe for concurrent use.
-type Leadership interface {
-	// Begin is called before a bind, which must be over at the time that it returns; done is called
-	// then. An error says that another process may lead.
-	Begin() (until time.Time, done func(), err error)
-}
-
-// SoleLeader is the leadership of a scheduler that is the only one.
-type SoleLeader struct{}
-
-// Begin implements Leadership.
-func (SoleLeader) Begin() (until time.Time, done func(), err error) {
-	return time.Now().Add(bindTimeout), func() {}, nil
 }
 
 // Reporter tells people what is no problem but must be known, on the object that it concerns. Safe

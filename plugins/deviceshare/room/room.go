@@ -13,6 +13,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/evictor"
 	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/plugins/leader"
 	"deviceshare/sharing/events"
 )
 
@@ -44,7 +45,7 @@ type Room struct {
 }
 
 // New returns a Room without holds.
-func New(lead evictor.Leadership, report evictor.Reporter, now func() int64) *Room {
+func New(lead leader.Leadership, report evictor.Reporter, now func() int64) *Room {
 	r := &Room{book: holds.NewBook(), now: now}
 	r.wanted.Store(&map[holds.Pod]bool{})
 	r.evictor = evictor.New(lead, r, report)
