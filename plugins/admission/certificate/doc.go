@@ -3,9 +3,9 @@
 // Package certificate makes, renews and serves the webhook's certificate, so that an
 // installation needs no certificate manager.
 //
-// There is no CA. The certificate is self-signed, and clients trust itself: the caBundle of the
-// webhook configurations holds it. So no key exists that could sign another one, and all there
-// is fits into one Secret. Rotation never breaks a client, because the next certificate is
+// There is no CA. The certificate is self-signed, and the caBundle of the webhook configurations
+// holds the certificate itself. So no key exists that could sign another one, and one Secret has
+// all there is. Rotation never breaks a client, because the next certificate is
 // trusted before it is served:
 //
 //	age      0                     2/3          2/3 + 1 hour             1
@@ -19,6 +19,6 @@
 // If no certificate can be served (at the first run, or when all have expired), the next one is
 // served as soon as it is published.
 //
-// [State.Due] decides, and is pure. [Installer] runs in a Job: it stores, publishes and hands
-// over. Servers read their files with [Mounted].
+// [State.Due], a pure function, decides what to do. [Installer] does it, in a Job. Servers read
+// their files with [Mounted].
 package certificate

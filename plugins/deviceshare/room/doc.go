@@ -3,11 +3,12 @@
 // Package room makes room for pods in Volcano's sessions: it carries out what the actions preempt
 // and reclaim choose, and keeps what was cleared until the pods are bound for which it was.
 //
-//	BeginSession   before the first action: holds are brought up to date and applied, by statements
-//	               that are neither committed nor discarded. They change this session only, so every
-//	               action sees victims as leaving and places as taken
-//	Choose         around preempt and reclaim: what they commit becomes a hold, and the evictor sends it
-//	Text           what a pod with a place is told while victims end
+//	BeginSession   runs before the first action. It brings the holds up to date and applies them
+//	Choose         runs preempt or reclaim, makes a hold of what they commit, and has it sent
+//	Text           returns what a pod with a place is told while victims end
+//
+// A hold is applied by a statement that is neither committed nor discarded. Such a statement
+// changes this session only: its actions see victims as leaving and places as taken.
 //
 // volcano.go holds what may be different in other versions of Volcano.
 //

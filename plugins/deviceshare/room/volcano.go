@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
@@ -65,11 +66,9 @@ func hasFutureRoom(t *api.TaskInfo, n *api.NodeInfo) bool {
 
 // disruptionOf returns why a pod has to leave, as its condition says it.
 func disruptionOf(pod *corev1.Pod) (holds.Reason, bool) {
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonPreemptionByScheduler {
-			return holds.ParseReason(c.Message)
-		}
+	_, c := podutil.GetPodCondition(&pod.Status, corev1.DisruptionTarget)
+	if c == nil || c.Status != corev1.ConditionTrue || c.Reason != corev1.PodReasonPreemptionByScheduler {
+		return holds.Reason{}, false
 	}
-	return holds.Reason{}, false
+	return holds.ParseReason(c.Message)
 }
