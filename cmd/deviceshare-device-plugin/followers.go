@@ -83,9 +83,9 @@ func (f followers) useRecord(s kubelet.Source, err error) {
 	f.agent.SetPart(part, err)
 }
 
-// configure takes in a new version of the ConfigMaps. Names of resources and units are no part of
-// the state, so its readers are woken in any case.
-func (f followers) configure(v live.Value) {
+// applyConfiguration takes in a new version of the ConfigMaps. Names of resources and units are no
+// part of the state, so its readers are woken in any case.
+func (f followers) applyConfiguration(v live.Value) {
 	klog.InfoS("configuration changed", "device", v.DeviceFrom, "node", v.NodeFrom)
 	f.agent.Send(settings.Event(v, f.o.nodeName))
 	f.agent.Wake()

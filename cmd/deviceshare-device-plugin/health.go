@@ -46,10 +46,10 @@ func (h *healthFlags) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&h.IgnoredXIDs, "ignore-xids", h.IgnoredXIDs, "critical errors (XID) that say nothing about the device; all ignores every one")
 }
 
-// check returns every mistake.
-func (h *healthFlags) check() []error {
+// findMistakes returns every mistake.
+func (h *healthFlags) findMistakes() []error {
 	var wrong []error
-	if _, err := h.rules(); err != nil {
+	if _, err := h.parseRules(); err != nil {
 		wrong = append(wrong, err)
 	}
 	if h.Wait <= 0 {
@@ -58,8 +58,8 @@ func (h *healthFlags) check() []error {
 	return wrong
 }
 
-// rules is when critical errors count.
-func (h *healthFlags) rules() (node.HealthRules, error) {
+// parseRules returns when critical errors count.
+func (h *healthFlags) parseRules() (node.HealthRules, error) {
 	rules, err := node.ReadHealthRules(h.IgnoredXIDs, node.Moment(h.Quiet))
 	if err != nil {
 		return rules, fmt.Errorf("--ignore-xids: %w", err)

@@ -29,8 +29,8 @@ func (i *isolationFlags) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&i.Rules.UserNamespaces, "user-namespaces", i.Rules.UserNamespaces, "accept pods with devices and hostUsers: false")
 }
 
-// check returns every mistake.
-func (i *isolationFlags) check() (wrong []error) {
+// findMistakes returns every mistake.
+func (i *isolationFlags) findMistakes() (wrong []error) {
 	for _, name := range i.Rules.RuntimeClasses {
 		if name != podspec.AnyRuntimeClass && len(validation.IsDNS1123Subdomain(name)) > 0 {
 			wrong = append(wrong, fmt.Errorf("--runtime-classes: %q is not the name of a RuntimeClass", name))

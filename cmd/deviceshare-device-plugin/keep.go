@@ -56,7 +56,7 @@ func newKeep(m *modeFlags, base *cdi.Options, places *kubelet.Places) *cobra.Com
 		Short: "Hold on this node what must not end with the device plugin: the MPS daemons and, with --keeper-dir, the registration with the kubelet",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			wrong := slices.Concat(m.check(), base.Check(), places.Check())
+			wrong := slices.Concat(m.findMistakes(), base.Check(), places.Check())
 			if m.MPSKeeper == "" {
 				wrong = append(wrong, errors.New("--mps-keeper-socket is empty: give the socket that the device plugin is given"))
 			}

@@ -92,9 +92,9 @@ func (m *modeFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.TimeSlice, "time-slice", "", "how long a process has a device in mode time-slicing at a time: default, short, medium or long (set by nvidia-smi); empty changes nothing")
 }
 
-// check returns every mistake at once.
-func (m *modeFlags) check() []error {
-	wrong := m.Isolation.check()
+// findMistakes returns every mistake at once.
+func (m *modeFlags) findMistakes() []error {
+	wrong := m.Isolation.findMistakes()
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if m.MPSKeeper != "" && !filepath.IsAbs(m.MPSKeeper) {
 		add("--mps-keeper-socket=%q: want an absolute path", m.MPSKeeper)
@@ -119,13 +119,13 @@ func (m *modeFlags) check() []error {
 	if m.MPSShm.Cmp(resource.MustParse("1Mi")) < 0 {
 		add("--mps-shm-size=%q: want 1Mi or more", m.MPSShm.String())
 	}
-	return append(wrong, m.MPSTenants.check()...)
+	return append(wrong, m.MPSTenants.findMistakes()...)
 }
 
-// preparers returns the node halves of the modes that this node serves. root is that
+// makePreparers returns the node halves of the modes that this node serves. root is that
 // of the driver's installation as this process sees it; given reports whether the
 // administrator gave a device its mode; died is told about MPS daemons.
-func (m *modeFlags) preparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mps.Restart)) ([]modes.Preparer, error) {
+func (m *modeFlags) makePreparers(d driver.Driver, root string, given func(sharing.DeviceID) bool, died func(mps.Restart)) ([]modes.Preparer, error) {
 	labels, err := host.LabelsOf(procfs.DefaultMountPoint)
 	if err != nil {
 		return nil, err
@@ -226,9 +226,9 @@ func abandonNode(state node.State, preparers []modes.Preparer) {
 	}
 }
 
-// unserved looks which modes this node cannot serve, whatever its devices can, and why: those that
-// put the library into containers, where these could not load it.
-func (m *modeFlags) unserved() map[sharing.Mode]string {
+// findUnserved looks which modes this node cannot serve, whatever its devices can, and why: those
+// that put the library into containers, where these could not load it.
+func (m *modeFlags) findUnserved() map[sharing.Mode]string {
 	out := map[sharing.Mode]string{}
 	for _, mode := range []sharing.Mode{sharing.HAMiCore, sharing.MPS} {
 		if err := m.checkLibrary(mode); err != nil {
@@ -244,8 +244,9 @@ func (m *modeFlags) checkLibrary(mode sharing.Mode) error {
 	return limits.Loadable(host.OS{}, host.OS{}, filepath.Join(m.StateDir, string(mode)), filepath.Join(m.LibraryDir, "libvgpu.so"))
 }
 
-// powers is what a node with these preparers can do, but for the modes that it does not serve.
-func (m *modeFlags) powers(preparers []modes.Preparer, unserved map[sharing.Mode]string) node.Powers {
+// findPowers returns what a node with these preparers can do, but for the modes that it does not
+// serve.
+func (m *modeFlags) findPowers(preparers []modes.Preparer, unserved map[sharing.Mode]string) node.Powers {
 	powers := node.Powers{Switches: true, MPS: m.MPSTenants.forScheduler(), Unserved: unserved}
 	for _, x := range preparers {
 		if _, not := unserved[x.Mode()]; !not {

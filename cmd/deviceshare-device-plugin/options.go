@@ -61,7 +61,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 
 // validateFlags returns every mistake at once.
 func (o *options) validateFlags() error {
-	wrong := slices.Concat(o.base.Check(), o.modes.check(), o.health.check(), o.places.Check(), o.runtime.Check())
+	wrong := slices.Concat(o.base.Check(), o.modes.findMistakes(), o.health.findMistakes(), o.places.Check(), o.runtime.Check())
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	if o.nodeName == "" {
 		add("--node-name is empty: give the name of this node's object")

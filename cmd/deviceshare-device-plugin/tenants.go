@@ -35,8 +35,8 @@ func (t *tenantFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.Pipe, "mps-pipe", t.Pipe, "how containers see the directory of their MPS daemon's sockets: rw, or ro where NVIDIA's client needs no more")
 }
 
-// check returns every mistake at once.
-func (t *tenantFlags) check() []error {
+// findMistakes returns every mistake at once.
+func (t *tenantFlags) findMistakes() []error {
 	var wrong []error
 	for _, x := range []struct {
 		flag, value string

@@ -25,20 +25,20 @@ func TestTheSchedulerIsToldWhatTheNodeRefuses(t *testing.T) {
 	} {
 		m := defaultModeFlags()
 		c.change(&m.MPSTenants)
-		if wrong := m.MPSTenants.check(); len(wrong) > 0 {
+		if wrong := m.MPSTenants.findMistakes(); len(wrong) > 0 {
 			t.Errorf("%s: %v", name, wrong)
 		}
 		if got := m.MPSTenants.forPreparer(); got != c.served {
 			t.Errorf("%s: the node serves %+v, want %+v", name, got, c.served)
 		}
-		if got := m.powers(nil, nil).MPS; got != c.told {
+		if got := m.findPowers(nil, nil).MPS; got != c.told {
 			t.Errorf("%s: the scheduler is told %+v, want %+v", name, got, c.told)
 		}
 	}
 }
 
 func TestEveryMistakeInWhoMeetsIsNamed(t *testing.T) {
-	wrong := (&tenantFlags{Users: "all", Namespaces: "", Root: "yes", Pipe: "r"}).check()
+	wrong := (&tenantFlags{Users: "all", Namespaces: "", Root: "yes", Pipe: "r"}).findMistakes()
 	if len(wrong) != 4 {
 		t.Fatalf("mistakes %v", wrong)
 	}

@@ -98,20 +98,20 @@ func run(ctx context.Context, o *options) error {
 func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options) (p *plugin, err error) {
 	p = &plugin{o: o, receipts: legacy.NewReceiptWriter(client, o.nodeName), access: endpoint.NewAccess(client)}
 	given := func(id sharing.DeviceID) bool { return p.agent.State().IsModeGiven(id) }
-	if p.preparers, err = o.modes.preparers(gpus, o.base.Seen(), given, func(r mps.Restart) { p.report.DaemonDied(r) }); err != nil {
+	if p.preparers, err = o.modes.makePreparers(gpus, o.base.Seen(), given, func(r mps.Restart) { p.report.DaemonDied(r) }); err != nil {
 		return nil, err
 	}
 	var broken error
 	if p.store, broken, err = checkpoint.Open(host.OS{}, filepath.Join(o.modes.StateDir, "checkpoint.json")); err != nil {
 		return nil, fmt.Errorf("%w (--state-dir)", err)
 	}
-	rules, err := o.health.rules()
+	rules, err := o.health.parseRules()
 	if err != nil {
 		return nil, err
 	}
-	p.report, p.unserved = reporting.NewReporter(client, o.nodeName), o.modes.unserved()
+	p.report, p.unserved = reporting.NewReporter(client, o.nodeName), o.modes.findUnserved()
 	p.agent = agent.New(node.Config{
-		Node: o.nodeName, Powers: o.modes.powers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
+		Node: o.nodeName, Powers: o.modes.findPowers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
 	}, p.report)
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers{p}); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 		return nil, err
 	}
 	p.config = live.New(live.Options{
-		Client: client, Problem: p.report.Configuration, Changed: followers{p}.configure,
+		Client: client, Problem: p.report.Configuration, Changed: followers{p}.applyConfiguration,
 		Store: checkpoint.Configuration{Files: host.OS{}, Directory: filepath.Join(o.modes.StateDir, "config"), Trouble: p.report.ConfigNotKept},
 	})
 	p.settings = settings.Configuration{Watcher: p.config, Node: o.nodeName}

@@ -158,7 +158,7 @@ func (b *bench) want(id sharing.DeviceID, m sharing.Mode) {
 
 // hold is a container that starts; false if the device takes none.
 func (b *bench) hold(id sharing.DeviceID, m sharing.Mode, pod string) bool {
-	unlock := b.locks.lock(string(id))
+	unlock := b.locks.lockKeys(string(id))
 	defer unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,9 +30,9 @@ type keyedLock struct {
 	given int // how many times it was released
 }
 
-// lock takes the locks of all keys and returns how to release them. It waits for as
+// lockKeys takes the locks of all keys and returns how to release them. It waits for as
 // long as it takes; whoever can be told to stop uses LockContext.
-func (l *KeyedLock) lock(keys ...string) (unlock func()) {
+func (l *KeyedLock) lockKeys(keys ...string) (unlock func()) {
 	// Without an end to the waiting there is no error.
 	unlock, _ = l.LockContext(context.Background(), keys...)
 	return unlock

@@ -22,7 +22,7 @@ func TestOneKeyIsHeldByOneAtATime(t *testing.T) {
 			if i%2 == 0 {
 				keys = []string{"b", "a", "a"} // the other way round, and one twice
 			}
-			unlock := l.lock(keys...)
+			unlock := l.lockKeys(keys...)
 			inside["a and b"]++
 			unlock()
 		})
@@ -38,21 +38,21 @@ func TestOneKeyIsHeldByOneAtATime(t *testing.T) {
 
 func TestDifferentKeysDoNotWaitForEachOther(t *testing.T) {
 	var l KeyedLock
-	unlock := l.lock("a")
-	l.lock("b")() // would hang
+	unlock := l.lockKeys("a")
+	l.lockKeys("b")() // would hang
 	unlock()
-	l.lock()()
+	l.lockKeys()()
 }
 
 func TestWhoGivesUpWaitingHoldsNothing(t *testing.T) {
 	var l KeyedLock
-	unlock := l.lock("b")
+	unlock := l.lockKeys("b")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := l.LockContext(ctx, "a", "b", "c"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "b") {
 		t.Errorf("the error is %v", err)
 	}
-	l.lock("a", "c")() // would hang
+	l.lockKeys("a", "c")() // would hang
 	unlock()
 	got, err := l.LockContext(context.Background(), "a", "b", "c")
 	if err != nil {
@@ -68,10 +68,10 @@ func TestWhoIsPatientWaitsForManyInTurnButNotForOneThatStays(t *testing.T) {
 	const patience = 5 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		var l KeyedLock
-		begin, queue := time.Now(), l.lock("a")
+		begin, queue := time.Now(), l.lockKeys("a")
 		for range 8 {
 			go func() {
-				give := l.lock("a")
+				give := l.lockKeys("a")
 				time.Sleep(patience - time.Second)
 				give()
 			}()
@@ -87,13 +87,13 @@ func TestWhoIsPatientWaitsForManyInTurnButNotForOneThatStays(t *testing.T) {
 		}
 		give()
 
-		defer l.lock("b")()
+		defer l.lockKeys("b")()
 		begin = time.Now()
 		_, err = l.LockWithPatience(t.Context(), patience, "a", "b")
 		if !errors.Is(err, errStuck) || !strings.Contains(err.Error(), "lock b: no holder has released it for 5s") || time.Since(begin) != patience {
 			t.Errorf("after %s the error is %v", time.Since(begin), err)
 		}
-		l.lock("a")() // would hang
+		l.lockKeys("a")() // would hang
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := l.LockWithPatience(ctx, time.Minute, "b"); !errors.Is(err, context.DeadlineExceeded) {

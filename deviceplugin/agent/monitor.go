@@ -114,10 +114,10 @@ func (m *Monitor) withholdNode(ctx context.Context) {
 	m.cfg.Last.Withhold(ctx)
 }
 
-// rescan reads every device again, because something other than the driver changed
+// rescanDevices reads every device again, because something other than the driver changed
 // one, and returns when the state has the result. While the driver is not open it
 // waits until ctx ends; opening it reads the devices anyway.
-func (m *Monitor) rescan(ctx context.Context) {
+func (m *Monitor) rescanDevices(ctx context.Context) {
 	done := make(chan struct{})
 	select {
 	case m.rescans <- done:

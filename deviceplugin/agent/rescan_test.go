@@ -29,7 +29,7 @@ func TestADeviceThatWasChangedIsReadAgainWhenItIsAsked(t *testing.T) {
 	if condition() != node.Ready {
 		t.Fatal("it was read without being asked: the test shows nothing")
 	}
-	m.rescan(ctx)
+	m.rescanDevices(ctx)
 	if condition() != node.Unsupported {
 		t.Error("the board does not know that partitioning is on")
 	}
@@ -37,5 +37,5 @@ func TestADeviceThatWasChangedIsReadAgainWhenItIsAsked(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	m.rescan(ctx) // after the end it returns
+	m.rescanDevices(ctx) // after the end it returns
 }

@@ -87,7 +87,7 @@ func (w *worker) reconcileDevice(ctx context.Context) {
 // device from the look to the new state: what is recorded before is seen here, and
 // what comes after sees that the device is changing.
 func (w *worker) inspectDevice(ctx context.Context, d *sharing.Device) []node.Step {
-	unlock := w.m.cfg.Devices.lock(string(d.ID))
+	unlock := w.m.cfg.Devices.lockKeys(string(d.ID))
 	defer unlock()
 	holders := w.m.cfg.Holders.Holders(d.ID)
 	entered, err := w.enteredModes(ctx, d, holders)
@@ -164,7 +164,7 @@ func (w *worker) rescanDevices(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	w.m.cfg.Monitor.rescan(ctx)
+	w.m.cfg.Monitor.rescanDevices(ctx)
 }
 
 func (w *worker) runAction(ctx context.Context, d *sharing.Device, a node.Action) error {
@@ -194,7 +194,7 @@ func (w *worker) reportFailure(d *sharing.Device, err error) {
 
 // sendUnderLock sends an event with the lock of the device held.
 func (w *worker) sendUnderLock(e node.Event) {
-	unlock := w.m.cfg.Devices.lock(string(w.id))
+	unlock := w.m.cfg.Devices.lockKeys(string(w.id))
 	defer unlock()
 	w.m.cfg.Agent.Send(e)
 }

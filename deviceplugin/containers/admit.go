@@ -94,7 +94,7 @@ func (m *Manager) decideAdmission(ctx context.Context, state node.State, a node.
 	if refusal != nil {
 		return node.Claim{}, m.refusalError(a.Owner, refusal)
 	}
-	m.waits.end(a.Owner)
+	m.waits.endWait(a.Owner)
 	return admitted, nil
 }
 

@@ -38,7 +38,7 @@ func (m *Manager) Release(ctx context.Context, o sharing.Owner) error {
 	if _, live := m.cfg.Pods.Pod(o); live {
 		return nil
 	}
-	m.waits.end(o)
+	m.waits.endWait(o)
 	err = m.releaseOwner(ctx, o)
 	m.cfg.Observer.Released(o, err)
 	return err

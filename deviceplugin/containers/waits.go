@@ -42,8 +42,8 @@ func (w *waits) isOver(o sharing.Owner) bool {
 	return now.Sub(began) >= w.limit
 }
 
-// end notes that a pod waits no more.
-func (w *waits) end(o sharing.Owner) {
+// endWait notes that a pod waits no more.
+func (w *waits) endWait(o sharing.Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.since, o)

@@ -27,7 +27,7 @@ func TestEveryPodWaitsForItsOwnTime(t *testing.T) {
 		now.SetTime(time.Unix(second, 0))
 		owner := sharing.Owner(fmt.Sprint(random.IntN(5)))
 		if random.IntN(20) == 0 {
-			w.end(owner)
+			w.endWait(owner)
 			delete(refused, owner)
 			continue
 		}

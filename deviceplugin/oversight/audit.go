@@ -80,7 +80,7 @@ func (a *audit) lookAll() {
 
 // useWithoutShare looks at one process on a device. It is false for one that may be there.
 func (a *audit) useWithoutShare(id sharing.DeviceID, pods occupancy.Pods, p driver.Process) (occupancy.Use, bool) {
-	process, groups, err := a.cfg.processes.identify(p.PID)
+	process, groups, err := a.cfg.processes.identifyProcess(p.PID)
 	if err != nil {
 		return occupancy.Use{}, false
 	}

@@ -58,7 +58,7 @@ func (a *audited) MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
 	return out, a.mute
 }
 
-func (a *audited) identify(pid int) (occupancy.Process, []procfs.Cgroup, error) {
+func (a *audited) identifyProcess(pid int) (occupancy.Process, []procfs.Cgroup, error) {
 	p, ok := a.processes[pid]
 	if !ok {
 		return p, nil, errors.New("no such process")

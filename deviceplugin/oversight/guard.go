@@ -95,7 +95,7 @@ func (g *guard) limitedContainers() map[sharing.DeviceID][]limitedContainer {
 
 // inspectProcess looks at a process that uses a device.
 func (g *guard) inspectProcess(device sharing.DeviceID, containers []limitedContainer, pid int, seen map[process]int) {
-	p, err := g.cfg.processes.inspect(pid)
+	p, err := g.cfg.processes.readProgram(pid)
 	if err != nil || len(p.mapped) == 0 || slices.ContainsFunc(p.mapped, isLibrary) {
 		return
 	}

@@ -69,7 +69,7 @@ func (g *guarded) MemoryByProcess(id sharing.DeviceID) ([]driver.Process, error)
 	return out, g.mute
 }
 
-func (g *guarded) inspect(pid int) (program, error) {
+func (g *guarded) readProgram(pid int) (program, error) {
 	p, ok := g.programs[pid]
 	if !ok {
 		return program{}, errors.New("no such process")
@@ -257,7 +257,7 @@ func TestAProcessIsWhatTheKernelSaysOfIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := h.inspect(os.Getpid())
+	p, err := h.readProgram(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestAProcessIsWhatTheKernelSaysOfIt(t *testing.T) {
 	if !slices.Contains(p.mapped, self) || p.Started == 0 || len(p.groups) == 0 || !strings.HasPrefix(filepath.Base(self), p.Name) {
 		t.Errorf("this process is %+v", p)
 	}
-	if _, err := h.inspect(1 << 30); err == nil {
+	if _, err := h.readProgram(1 << 30); err == nil {
 		t.Error("a process that is not there was looked at")
 	}
 }

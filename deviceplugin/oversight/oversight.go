@@ -62,10 +62,10 @@ type processes interface {
 	pidsOf(container string) ([]int, error)
 	// mountPoints are those that a process sees.
 	mountPoints(pid int) ([]string, error)
-	// identify says which process has a number, and in which control groups it is.
-	identify(pid int) (occupancy.Process, []procfs.Cgroup, error)
-	// inspect is identify with the files that the process has mapped.
-	inspect(pid int) (program, error)
+	// identifyProcess says which process has a number, and in which control groups it is.
+	identifyProcess(pid int) (occupancy.Process, []procfs.Cgroup, error)
+	// readProgram is identifyProcess with the files that the process has mapped.
+	readProgram(pid int) (program, error)
 	// killAll kills every process of a container.
 	killAll(container string) error
 }
@@ -124,7 +124,7 @@ func (o *Oversight) Uses() []occupancy.Use {
 // Run looks until ctx ends.
 func (o *Oversight) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return o.witness.run(ctx) })
+	group.Go(func() error { return o.witness.watchContainers(ctx) })
 	group.Go(func() error { return lookEvery(ctx, lookAtProcesses, o.guard.lookAll) })
 	group.Go(func() error { return lookEvery(ctx, lookAtProcesses, o.audit.lookAll) })
 	group.Go(func() error { return o.bypass.run(ctx, lookAtRuntime) })

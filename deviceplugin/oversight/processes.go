@@ -69,7 +69,7 @@ func (h hostProcesses) Cgroups(pid int) ([]procfs.Cgroup, error) {
 	return p.Cgroups()
 }
 
-func (h hostProcesses) identify(pid int) (occupancy.Process, []procfs.Cgroup, error) {
+func (h hostProcesses) identifyProcess(pid int) (occupancy.Process, []procfs.Cgroup, error) {
 	p, err := h.fs.Proc(pid)
 	if err != nil {
 		return occupancy.Process{}, nil, err
@@ -82,8 +82,8 @@ func (h hostProcesses) identify(pid int) (occupancy.Process, []procfs.Cgroup, er
 	return occupancy.Process{PID: pid, Started: stat.Starttime, Name: stat.Comm}, groups, err
 }
 
-func (h hostProcesses) inspect(pid int) (program, error) {
-	process, groups, err := h.identify(pid)
+func (h hostProcesses) readProgram(pid int) (program, error) {
+	process, groups, err := h.identifyProcess(pid)
 	if err != nil {
 		return program{}, err
 	}

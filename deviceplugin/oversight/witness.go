@@ -63,8 +63,8 @@ func (w *witness) expectContainer(pod *corev1.Pod, c *modes.Claim) {
 	w.expected[containerKey{c.Owner, c.Container}] = expected{allocation: c.ID, before: before}
 }
 
-// run looks until ctx ends.
-func (w *witness) run(ctx context.Context) error {
+// watchContainers looks until ctx ends.
+func (w *witness) watchContainers(ctx context.Context) error {
 	look, ask := time.NewTicker(time.Second), time.NewTicker(10*time.Second)
 	defer look.Stop()
 	defer ask.Stop()

@@ -64,7 +64,7 @@ type Rules struct {
 // asks for nothing gives a request without containers; its annotations are
 // checked all the same, for whoever wrote them expected something of them.
 func (r Rules) Read(p *podspec.Pod) (sharing.PodRequest, []Mistake) {
-	in := r.reader(p)
+	in := r.newReader(p)
 	out := sharing.PodRequest{Owner: sharing.Owner(p.UID), Namespace: p.Namespace, Requests: in.readContainers(p)}
 	in.readAnnotations(p, &out)
 	if len(in.mistakes) > 0 {
@@ -76,7 +76,7 @@ func (r Rules) Read(p *podspec.Pod) (sharing.PodRequest, []Mistake) {
 // ReadContainers is the part of Read that is about the amounts of containers: a mistake in an
 // annotation, which can be written to a pod that exists, takes nothing from it.
 func (r Rules) ReadContainers(p *podspec.Pod) ([]sharing.Request, []Mistake) {
-	in := r.reader(p)
+	in := r.newReader(p)
 	out := in.readContainers(p)
 	if len(in.mistakes) > 0 {
 		return nil, in.mistakes
@@ -84,7 +84,7 @@ func (r Rules) ReadContainers(p *podspec.Pod) ([]sharing.Request, []Mistake) {
 	return out, nil
 }
 
-func (r Rules) reader(p *podspec.Pod) *reader {
+func (r Rules) newReader(p *podspec.Pod) *reader {
 	_, split := podAnnotations(p.Annotations).lookupKnown(wire.UserSplit)
 	return &reader{Rules: Rules{r.Names, max(r.Factor, 1), r.Defaults}, namespace: p.Namespace, split: split}
 }

@@ -72,7 +72,7 @@ func (i *Installer) Sync(ctx context.Context) error {
 	if err := i.updateSecret(ctx, secret, s); err != nil {
 		return err
 	}
-	changed, err := i.publish(ctx, encodeCertificates(s.trusted()...))
+	changed, err := i.publishBundle(ctx, encodeCertificates(s.trustedCertificates()...))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (i *Installer) Sync(ctx context.Context) error {
 		s.Published = now
 	}
 	if what, why := s.Due(now, i.Hosts); what == Serve {
-		s = s.served()
+		s = s.serveNext()
 		i.Log.Info("handed a certificate to the servers", "why", why, "serial", s.Serving.Leaf.SerialNumber.Text(16))
 	}
 	return i.updateSecret(ctx, secret, s)

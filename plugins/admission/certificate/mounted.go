@@ -38,16 +38,16 @@ func NewMounted(dir string, clock clock.PassiveClock, log logr.Logger) (*Mounted
 }
 
 // NotAfter returns when the certificate that is served expires.
-func (m *Mounted) NotAfter() time.Time { return m.served().Leaf.NotAfter }
+func (m *Mounted) NotAfter() time.Time { return m.currentCertificate().Leaf.NotAfter }
 
-func (m *Mounted) served() *tls.Certificate {
+func (m *Mounted) currentCertificate() *tls.Certificate {
 	c, _ := m.GetCertificate(nil) // there is one from the beginning
 	return c
 }
 
 // Ready is a readiness check: ready when a certificate that is valid is served.
 func (m *Mounted) Ready(*http.Request) error {
-	return requireServable(m.served(), m.clock.Now(), []string{""})
+	return requireServable(m.currentCertificate(), m.clock.Now(), []string{""})
 }
 
 // Start follows the files until ctx ends.
@@ -62,7 +62,7 @@ func (m *Mounted) Start(ctx context.Context) error {
 // warnIfOverdue logs that half of the time has passed in which the certificate should have been
 // renewed.
 func (m *Mounted) warnIfOverdue(context.Context) {
-	if c := m.served().Leaf; !m.clock.Now().Before(partOfLife(c, 5, 6)) {
+	if c := m.currentCertificate().Leaf; !m.clock.Now().Before(partOfLife(c, 5, 6)) {
 		m.log.Error(nil, "nobody has renewed the serving certificate: look at the Jobs that make it; when it has expired the API server calls nobody",
 			"notAfter", c.NotAfter.Format(time.RFC3339))
 	}

@@ -31,8 +31,9 @@ func Configurations(unasked bool) []Configuration {
 	return out
 }
 
-// publish makes clients trust exactly bundle, and reports whether any of them had another one.
-func (i *Installer) publish(ctx context.Context, bundle []byte) (changed bool, err error) {
+// publishBundle makes clients trust exactly bundle, and reports whether any of them had another
+// one.
+func (i *Installer) publishBundle(ctx context.Context, bundle []byte) (changed bool, err error) {
 	for _, c := range i.Configurations {
 		one, err := i.publishTo(ctx, c, base64.StdEncoding.EncodeToString(bundle))
 		if err != nil {

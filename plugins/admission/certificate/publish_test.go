@@ -38,7 +38,7 @@ func TestAConfigurationTrustsTheBundleAndIsOtherwiseTheCharts(t *testing.T) {
 	i.Configurations = []Configuration{{"MutatingWebhookConfiguration", "deviceshare"}}
 	for _, bundle := range []string{"one", "another"} {
 		for _, want := range []bool{true, false} {
-			if changed, err := i.publish(t.Context(), []byte(bundle)); err != nil || changed != want {
+			if changed, err := i.publishBundle(t.Context(), []byte(bundle)); err != nil || changed != want {
 				t.Errorf("%s: changed %v, %v, want %v", bundle, changed, err, want)
 			}
 		}

@@ -39,7 +39,7 @@ var ErrForeign = errors.New("the Secret was not written by this webhook")
 
 // encodeState writes a state as data of its Secret.
 func encodeState(s State) (map[string][]byte, error) {
-	data := map[string][]byte{formatKey: []byte(format), bundleKey: encodeCertificates(s.trusted()...)}
+	data := map[string][]byte{formatKey: []byte(format), bundleKey: encodeCertificates(s.trustedCertificates()...)}
 	if !s.Published.IsZero() {
 		data[publishedKey] = []byte(s.Published.UTC().Format(time.RFC3339))
 	}
@@ -80,7 +80,7 @@ func decodeState(data map[string][]byte) (State, error) {
 			s.Published = time.Time{}
 		}
 	}
-	current := s.trusted()
+	current := s.trustedCertificates()
 	if text, ok := data[bundleKey]; ok {
 		if s.Retired, damage[3] = cert.ParseCertsPEM(text); damage[3] != nil {
 			damage[3] = fmt.Errorf("%s: %w", bundleKey, damage[3])

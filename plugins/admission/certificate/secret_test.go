@@ -48,7 +48,7 @@ func TestTheSecretIsReadBackAsItWasWritten(t *testing.T) {
 // handover.
 func TestAHandoverEndsWithTheBundleThatItBeganWith(t *testing.T) {
 	s := sample(t)
-	if !bytes.Equal(encoded(t, s)[bundleKey], encoded(t, s.served())[bundleKey]) {
+	if !bytes.Equal(encoded(t, s)[bundleKey], encoded(t, s.serveNext())[bundleKey]) {
 		t.Error("the bundle changes when the next certificate is served")
 	}
 }
@@ -97,8 +97,8 @@ func TestDamagedPartsAreToldFromForeignSecretsAndTheRestIsRead(t *testing.T) {
 				t.Errorf("read %+v", s)
 			}
 			// What cannot be served any more is still trusted.
-			if len(s.trusted()) < 2 && !tt.noRetired {
-				t.Errorf("%d certificates are trusted", len(s.trusted()))
+			if len(s.trustedCertificates()) < 2 && !tt.noRetired {
+				t.Errorf("%d certificates are trusted", len(s.trustedCertificates()))
 			}
 			encoded(t, s)
 		})
@@ -117,7 +117,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		written := encoded(t, s.withoutExpired(time.Time{}))
 		again, err := decodeState(written)
-		if err != nil && len(s.trusted()) > 0 || !maps.EqualFunc(written, encoded(t, again), bytes.Equal) {
+		if err != nil && len(s.trustedCertificates()) > 0 || !maps.EqualFunc(written, encoded(t, again), bytes.Equal) {
 			t.Errorf("what was read cannot be written and read again: %v", err)
 		}
 	})

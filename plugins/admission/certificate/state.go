@@ -79,8 +79,8 @@ func (s State) withNext(c *tls.Certificate) State {
 	return s
 }
 
-// served returns s with its next certificate served.
-func (s State) served() State {
+// serveNext returns s with its next certificate served.
+func (s State) serveNext() State {
 	if s.Serving != nil {
 		s.Retired = append(slices.Clone(s.Retired), s.Serving.Leaf)
 	}
@@ -95,8 +95,8 @@ func (s State) withoutExpired(now time.Time) State {
 	return s
 }
 
-// trusted returns what clients have to trust.
-func (s State) trusted() []*x509.Certificate {
+// trustedCertificates returns what clients have to trust.
+func (s State) trustedCertificates() []*x509.Certificate {
 	out := slices.Clone(s.Retired)
 	for _, c := range []*tls.Certificate{s.Serving, s.Next} {
 		if c != nil {

@@ -77,7 +77,7 @@ func TestAStateIsNotChangedByTheNextOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after := s.served(); after.Next != nil || !after.Published.IsZero() {
+	if after := s.serveNext(); after.Next != nil || !after.Published.IsZero() {
 		t.Errorf("served, and still handed over: %+v", after)
 	}
 	if after := s.withNext(made(t, 0, hosts...)); !after.Published.IsZero() {
@@ -122,12 +122,12 @@ func TestWrongClocksDoNotFillTheSecret(t *testing.T) {
 			s = s.withNext(c)
 		}
 		if what, why := s.Due(now, hosts); what == Serve {
-			s = s.served()
+			s = s.serveNext()
 		} else {
 			t.Fatalf("turn %d: a server without a certificate that is valid waits: %s", i, why)
 		}
 	}
-	if n := len(s.trusted()); n > mostRetired+2 {
+	if n := len(s.trustedCertificates()); n > mostRetired+2 {
 		t.Errorf("%d certificates are trusted", n)
 	}
 }
