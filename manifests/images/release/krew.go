@@ -55,7 +55,7 @@ func writePlugins(b product.Builder, dir, downloads string) ([]string, error) {
 		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: pluginMetadata{"deviceshare"},
 		Spec: pluginSpec{
 			Version: b.Version, ShortDescription: "Show shared GPUs: who has what, and why a pod waits",
-			Description: "Shows who holds which part of which GPU, what is free, why a pod waits and what would let it in, what containers use, " +
+			Description: "Shows who holds which part of which GPU, what is free, why a pod waits and what helps, what containers use, " +
 				"and what is wrong with the installation. It reads the API server, or a file that was captured there.\n",
 		},
 	}
