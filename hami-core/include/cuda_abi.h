@@ -22,8 +22,10 @@ enum {
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
 	CUDA_ERROR_INVALID_HANDLE = 400,
+	CUDA_ERROR_ILLEGAL_STATE = 401,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_READY = 600,
+	CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
 	CUDA_ERROR_NOT_PERMITTED = 800,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
 	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
@@ -100,6 +102,26 @@ typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
 	unsigned int flags;
 	unsigned int reserved[16];
 } CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+/* What a checkpoint of a process is given; since 13.4 the first field asks for a mapping of it. */
+typedef struct CUcheckpointCheckpointArgs_st {
+	void **customStorageInfo_out;
+	char reserved[56];
+} CUcheckpointCheckpointArgs;
+typedef struct CUcheckpointRestoreArgs_st {
+	void *gpuPairs;
+	unsigned int gpuPairsCount, padding0;
+	void **customStorageInfo_out;
+	char reserved[40];
+} CUcheckpointRestoreArgs;
+enum {
+	CU_PROCESS_STATE_RUNNING,
+	CU_PROCESS_STATE_LOCKED,
+	CU_PROCESS_STATE_CHECKPOINTED,
+	CU_PROCESS_STATE_FAILED,
+	CU_PROCESS_STATE_CHECKPOINTING, /* mapped for the caller, until the operation is complete */
+	CU_PROCESS_STATE_RESTORING
+};
+
 enum { CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1 };
 
 typedef struct CUuuid_st {
@@ -108,13 +130,16 @@ typedef struct CUuuid_st {
 
 typedef struct CUmemLocation_st {
 	int type; /* CU_MEM_LOCATION_TYPE_* */
-	int id;   /* device ordinal for CU_MEM_LOCATION_TYPE_DEVICE */
+	int id;   /* by the type: see model/location.h */
 } CUmemLocation;
 enum {
 	CU_MEM_LOCATION_TYPE_NONE = 0,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
 	CU_MEM_LOCATION_TYPE_HOST = 2,
-	CU_MEM_LOCATION_TYPE_HOST_NUMA = 3
+	CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
+	CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
+	CU_MEM_LOCATION_TYPE_INVISIBLE = 5,              /* an imported pool's, since 13.2 */
+	CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN = 6, /* since 13.4 */
 };
 enum { CU_MEM_ATTACH_GLOBAL = 1 };
 enum { CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3, CU_MEM_ADVISE_SET_ACCESSED_BY = 5 };

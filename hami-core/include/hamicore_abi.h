@@ -11,13 +11,16 @@
  * what it holds, and what others hold is bounded when it is read.
  *
  * Invariants of the extension; `lock` is held for every change of what is not a process's own:
- *  I1 reserved[d] is the sum of slot[i].used[d] over all slots that are LIVE. Who takes the
- *     lock from somebody who has died, or has not given it back for 10 s, restores it from the
- *     slots; so does everybody now and then.
+ *  I1 reserved[d] is the sum of slot[i].used[d] over all slots that are LIVE and not suspended.
+ *     Who takes the lock from somebody who has died, or has not given it back for 10 s, restores it
+ *     from the slots; so does everybody now and then.
  *  I2 A slot never moves and has one writer, its owner. The owner holds an OFD lock on
  *     the slot's byte (VGPU_SLOT_LOCK + i) for life: the kernel drops it when the last
- *     descriptor and mapping are gone, however the process ends. A slot that is LIVE and whose byte
- *     is not locked belongs to a dead process; anybody may free it.
+ *     descriptor and mapping are gone, however the process ends. Children that no fork handler has
+ *     seen keep both, so it has a lock of its own as well (VGPU_OWNER_LOCK + i), which the kernel
+ *     drops with the process, or when the program closes a descriptor of the file. A slot that is
+ *     LIVE, without the second lock, and without the first or by its PID and identity of a process
+ *     that has ended, belongs to a dead process; anybody may free it.
  *  I3 hami.procs[i] mirrors slot[i]; hami.proc_num is one more than the highest slot
  *     ever used. A hole has status 0.
  *  I4 reserved[d] never exceeds the limit by our doing. (It may when the limit was
@@ -66,7 +69,8 @@ struct hami_process {
 	int32_t status; /* 1 = in use */
 	int32_t pad;
 	uint64_t sequence; /* even: stable */
-	uint64_t spare[2];
+	uint64_t identity; /* ours: prim_process_identity of the process; 0 = not known */
+	uint64_t spare;
 };
 
 struct hami_region {
@@ -99,6 +103,7 @@ _Static_assert(sizeof(struct hami_region) == 2008952, "region 1.2");
 #define VGPU_EXTENSION_OFFSET 2011136 /* the next page after the region */
 #define VGPU_FORMAT_LOCK (1LL << 40)  /* byte locked while a file is made or repaired */
 #define VGPU_SLOT_LOCK (1LL << 41)    /* byte of slot 0 */
+#define VGPU_OWNER_LOCK (1LL << 42)   /* the same, locked by its owner alone (POSIX lock) */
 
 /*
  * Memory of other processes that is open here; memory in `used` that lies in the host because the
@@ -116,7 +121,7 @@ enum vgpu_slot_state { SLOT_FREE = 0, SLOT_LIVE = 1 };
 struct vgpu_slot {
 	uint32_t state;
 	int32_t pid;
-	uint64_t unused;
+	uint64_t suspended; /* its memory is in a checkpoint, and counts for nobody */
 	uint64_t used[HAMI_DEVICES];
 	uint64_t shown[VGPU_SHOWN][HAMI_DEVICES]; /* bytes that are told and not counted */
 	int32_t flight[HAMI_DEVICES]; /* calls under way that take or give memory */
@@ -204,7 +209,8 @@ struct vgpu_extension {
 	uint32_t version, size;
 	uint32_t lock;    /* a futex: 0, or who holds it, and whether it is awaited */
 	uint32_t changed; /* not 0: the sums may be wrong, who comes next counts again */
-	unsigned char room[120];
+	uint32_t new_ns[HAMI_DEVICES]; /* what launches took lately of which nothing was known */
+	unsigned char room[56];
 	uint64_t reserved[HAMI_DEVICES];
 	struct vgpu_slot slot[HAMI_PROCESSES];
 	struct vgpu_pace pace[HAMI_DEVICES];

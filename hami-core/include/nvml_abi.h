@@ -98,6 +98,17 @@ typedef struct {
 } nvmlProcessesUtilizationInfo_t;
 
 typedef struct {
+	const char *nameSpace; /* path of a cgroup */
+	unsigned long long softLimit, hardLimit; /* bytes */
+} nvmlSetMemoryLimits_v1_t;
+
+typedef struct {
+	const char *nameSpace;
+	unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t;
+#define NVML_DEVICE_MEMORY_LIMIT_MAX 0xffffffffffffffffULL
+
+typedef struct {
 	nvmlDevice_t device;
 	unsigned long long eventType;
 	unsigned long long eventData;

@@ -5,6 +5,7 @@
  */
 #include "compute/borrow.h"
 #include "compute/limiter.h"
+#include "context/capture.h"
 #include "context/green.h"
 #include "context/primary.h"
 #include "memory/context_limits.h"
@@ -26,6 +27,7 @@ const struct component components[] = {
 	{.after_fork = pages_reset},
 	{.after_fork = primary_after_fork},
 	{.after_fork = green_after_fork},
+	{.after_fork = capture_after_fork},
 	{.after_fork = blocks_after_fork},
 	{.after_fork = handles_after_fork},
 	{.after_fork = sparse_after_fork},

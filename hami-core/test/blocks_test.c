@@ -10,6 +10,7 @@
 
 #include "driver/resolve.h"
 #include "memory/blocks.h"
+#include "memory/overhead.h"
 #include "memory/overflow.h"
 #include "model/limit.h"
 #include "platform/log.h"
@@ -70,6 +71,11 @@ int charge_reserve(struct charge *c, int device, uint64_t bytes)
 	return region_reserve(device, c->reserved, LIMIT) ? CUDA_ERROR_OUT_OF_MEMORY : 0;
 }
 
+unsigned overhead_epoch(void)
+{
+	return 0;
+}
+
 void components_refresh(int device)
 {
 	(void)device;
@@ -96,9 +102,9 @@ static void start(void)
 /* A call that the driver answers with a block at `at`. */
 static CUresult make(uint64_t at, uint64_t bytes)
 {
-	struct charge c;
+	struct block_charge c;
 	if (block_alloc_begin(&c, PAGES_PLAIN, bytes))
-		return c.refusal;
+		return c.charge.refusal;
 	return block_alloc_end(&c, CUDA_SUCCESS, at, bytes);
 }
 
@@ -111,7 +117,7 @@ static void drop(uint64_t at)
 
 TEST("a call that the driver refuses leaves nothing reserved and nobody waiting")
 {
-	struct charge c;
+	struct block_charge c;
 	start();
 	for (int i = 0; i < 3; i++) {
 		CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
@@ -167,7 +173,7 @@ TEST("a block that cannot be given back is booked over the limit, until it is fr
 
 TEST("a block with a larger pitch than usual pays the rest, or is given back")
 {
-	struct charge c;
+	struct block_charge c;
 	start();
 	CHECK_EQ(block_alloc_begin(&c, PAGES_PLAIN, 512), 0);
 	CHECK_EQ(block_alloc_end(&c, CUDA_SUCCESS, AT, 3 * P), CUDA_SUCCESS);
@@ -207,7 +213,7 @@ static void *finish_freeing(void *unused)
  */
 TEST("a page that is freed while a block is made for it pays for the page that the block gets")
 {
-	struct charge c;
+	struct block_charge c;
 	pthread_t t;
 	start();
 	CHECK_EQ(make(AT, 512), CUDA_SUCCESS);
@@ -226,7 +232,7 @@ TEST("a page that is freed while a block is made for it pays for the page that t
 
 TEST("a block that the driver did not free after all is booked again when its charge has moved")
 {
-	struct charge c;
+	struct block_charge c;
 	start();
 	CHECK_EQ(make(AT, 512), CUDA_SUCCESS);
 	CHECK_EQ(make(AT + 10 * P, 3 * P), CUDA_SUCCESS);

@@ -48,11 +48,11 @@ static double best(const char *library, const char *name, const char *const *var
  * A call through the library beside the same call past it, in one program; of five runs the one
  * with the median difference.
  */
-static void call(const char *what, const char *name, double bound)
+static void call_with(const char *what, const char *name, const char *const *variables, double bound)
 {
 	double run[5][2];
 	for (int i = 0; i < 5; i++) {
-		CHECK_EQ(code_of(getenv("VGPU_TEST_PRELOAD"), name, NULL), 0);
+		CHECK_EQ(code_of(getenv("VGPU_TEST_PRELOAD"), name, variables), 0);
 		CHECK_EQ(sscanf(output, "%lf %lf", &run[i][0], &run[i][1]), 2);
 		for (int k = i; k > 0 && run[k][1] - run[k][0] < run[k - 1][1] - run[k - 1][0]; k--)
 			for (int w = 0; w < 2; w++) {
@@ -64,11 +64,19 @@ static void call(const char *what, const char *name, double bound)
 	row(what, run[2][0], run[2][1], bound);
 }
 
+static void call(const char *what, const char *name, double bound)
+{
+	call_with(what, name, NULL, bound);
+}
+
 TEST("calls cost little more than the driver's own")
 {
 	machine(HEAD "device 0 " U0 " memory=67108864 cores=0\ndevice 1 " U1 " memory=0 cores=0\n");
 	call("launch, unlimited", "cost-launch", 5);
 	call("allocation and free of 2 MiB", "cost-pair", 150);
+	call_with("allocation and free of 4 KiB", "cost-pair", (const char *const[]){"PROBE_SIZE", "4096", NULL}, 300);
+	call_with("free memory, asked by the only process", "cost-info", (const char *const[]){"PROBE_PROCESSES", "0", NULL}, 400);
+	call_with("free memory, asked beside 15 others", "cost-info", (const char *const[]){"PROBE_PROCESSES", "15", NULL}, 25000);
 	done();
 	machine(HEAD "device 0 " U0 " memory=0 cores=99\n");
 	call("launch of 1 us, limited to 99 %, batches included", "cost-limited", 20);

@@ -104,7 +104,7 @@ TEST("one kernel at several places of a loop costs what it takes at each of them
 	CHECK(cost_of(a, d) == 28000 && cost_of(a, b) == 115000 && cost_of(a, c) == 60000);
 	CHECK(cost_of(b, a) == 9000 && cost_of(b, c) == 9000);
 	printf("    elsewhere %llu ns\n", (unsigned long long)cost_of(a, 77));
-	CHECK(cost_of(a, 77) >= 67000 / 5 * 2 && cost_of(a, 77) <= 67000);
+	CHECK(cost_of(a, 77) >= 60000 && cost_of(a, 77) <= 80000);
 }
 
 TEST("a kernel that takes about the same everywhere has one cost, however many places it is at")
@@ -127,7 +127,7 @@ TEST("places that never come back do not drive out the kernel, and it keeps a co
 	cost_reset();
 	for (int i = 0; i < 200000; i++)
 		cost_learn(key, some_key(), i % 4 ? 20000 : 100000, 0);
-	CHECK(cost_of(key, 5) >= 40000 / 5 * 2 * 9 / 10 && cost_of(key, 5) <= 100000);
+	CHECK(cost_of(key, 5) >= 30000 && cost_of(key, 5) <= 100000);
 }
 
 TEST_MAIN

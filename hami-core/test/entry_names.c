@@ -31,18 +31,33 @@ static void tell(const char *way, void *at)
 	printf("%s: %s\n", way, drivers ? "the driver" : file);
 }
 
-int main(void)
+static void tell_all(const char *when)
 {
-	const char *own = getenv("ENTRY_OWN"), *dependent = getenv("PROBE_PLUGIN");
-	static const char *const names[] = {"cuInit", "cuMemAlloc_v2"};
-	for (int i = 0; i < 2; i++) {
-		tell(names[i], dlsym(RTLD_DEFAULT, names[i]));
+	const char *own = getenv("ENTRY_OWN");
+	static const char *const names[] = {"cuInit", "cuMemAlloc_v2", "nvmlDeviceGetMemoryInfo"};
+	for (int i = 0; i < 3; i++) {
+		printf("%s, %s\n", when, names[i]);
+		tell("anywhere", dlsym(RTLD_DEFAULT, names[i]));
 		tell("from the program on", dlsym(RTLD_NEXT, names[i]));
 		tell("from a library on", third_next(names[i]));
 		tell("by the program's handle", dlsym(dlopen(NULL, RTLD_NOW), names[i]));
-		tell("by the driver's handle", dlsym(dlopen("libcuda.so.1", RTLD_NOW), names[i]));
 		tell("by a library's handle", dlsym(dlopen(own, RTLD_NOW), names[i]));
-		tell("by a dependent's handle", dlsym(dlopen(dependent, RTLD_NOW), names[i]));
+		printf("%s\n", dlerror() ? "an error" : "no error");
 	}
+}
+
+int main(void)
+{
+	tell_all("at the start");
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	tell_all("with the driver");
+	tell("by the driver's handle", dlsym(driver, "cuInit"));
+	void *dependent = dlopen(getenv("PROBE_PLUGIN"), RTLD_NOW | RTLD_LOCAL);
+	void *(*find)(const char *) = (void *(*)(const char *))dlsym(dependent, "plugin_find");
+	tell_all("with a library that needs it");
+	tell("by its handle", dlsym(dependent, "cuInit"));
+	tell("anywhere, asked by it", find("cuInit"));
+	dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+	tell_all("with the driver for all");
 	return 0;
 }

@@ -324,8 +324,8 @@ TEST("a library's own function by a driver's name is found, and no copy of the d
 TEST("each look-up ends where it would without the library, in ours instead of the driver's")
 {
 	static const char *const programs[] = {"entry_names", "entry_names_program",
-					       "entry_names_library"};
-	for (int i = 0; i < 3; i++) {
+					       "entry_names_library", "entry_names_alone"};
+	for (int i = 0; i < 4; i++) {
 		char path[256], bare[sizeof output];
 		machine(LIMITS);
 		make_copies();
@@ -340,6 +340,32 @@ TEST("each look-up ends where it would without the library, in ours instead of t
 			CHECK(!"the same answers");
 		}
 		done();
+	}
+}
+
+/* With a library that wraps dlsym and dlopen, in the order in which the two are preloaded. */
+static void wrapped(const char *way, const char *place, const char *first, const char *second)
+{
+	char both[1024];
+	const char *const variables[] = {"WRAPPER", way, "WRAPPER_PLACE", place, NULL};
+	snprintf(both, sizeof both, "%s %s", first, second);
+	machine(LIMITS);
+	int code = entry_in(both, "wrapped", "", variables);
+	if (code)
+		printf("    %s, %s:\n%s\n", way, place, output);
+	CHECK_EQ(code, 0);
+	done();
+}
+
+TEST("a program that wraps dlsym and dlopen is limited, however it finds what it wraps")
+{
+	static const char *const ways[] = {"next", "anywhere", "handle"};
+	const char *library = getenv("VGPU_TEST_PRELOAD");
+	char wrapper[512];
+	snprintf(wrapper, sizeof wrapper, "%s/test/test/entry_wrapper.so", getenv("VGPU_TEST_BUILD"));
+	for (int i = 0; i < 3 && !sanitized(); i++) { /* a sanitizer wants to be first */
+		wrapped(ways[i], "in front", wrapper, library);
+		wrapped(ways[i], "behind", library, wrapper);
 	}
 }
 

@@ -5,18 +5,6 @@
  */
 #include "machine.h"
 
-/* The most that the card ever gave out at one instant, by its own count. */
-static unsigned long long peak(void)
-{
-	char path[256];
-	unsigned long long bytes = ~0ULL;
-	snprintf(path, sizeof path, "%s/fakegpuctl", getenv("VGPU_TEST_FAKE"));
-	CHECK_EQ(run_with("", (char *const[]){path, "peak", "1", NULL}, NULL), 0);
-	const char *at = strstr(output, "bytes=");
-	CHECK(at && sscanf(at, "bytes=%llu", &bytes) == 1);
-	return bytes;
-}
-
 #define EXACT_TEST(text, name)               \
 	TEST(text)                           \
 	{                                    \

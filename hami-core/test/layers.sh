@@ -12,7 +12,7 @@ echo "== layers"
 
 # The read-only tables that a lower layer declares and the top fills: start.c's components, the
 # generated symbols.
-tables='components component_count symbols'
+tables='components component_count symbols lookup_functions'
 
 # violations UNITS...: one line for each use of a higher layer, of a sibling, or in a circle.
 violations() {

@@ -151,6 +151,18 @@ __attribute__((unused)) static int client(const char *const *variables, const ch
 	return run(argv, variables);
 }
 
+/* The most that the card ever gave out at one instant, by its own count. */
+__attribute__((unused)) static unsigned long long peak(void)
+{
+	char path[256];
+	unsigned long long bytes = ~0ULL;
+	snprintf(path, sizeof path, "%s/fakegpuctl", getenv("VGPU_TEST_FAKE"));
+	CHECK_EQ(run_with("", (char *const[]){path, "peak", "1", NULL}, NULL), 0);
+	const char *at = strstr(output, "bytes=");
+	CHECK(at && sscanf(at, "bytes=%llu", &bytes) == 1);
+	return bytes;
+}
+
 static void done(void)
 {
 	if (!test_failed_checks && remove_folder(dir))

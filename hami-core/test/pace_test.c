@@ -119,23 +119,6 @@ TEST("a cost is known after three samples, and the loading of code is not part o
 	CHECK_EQ(pace_cost_estimate(&c), 20000);
 }
 
-TEST("other tenants' time slices are left out, if half the samples have them")
-{
-	struct pace_cost c = {0};
-	for (int i = 0; i < 200; i++)
-		pace_cost_sample(&c, i % 2 ? MS : 3 * MS, 0);
-	CHECK(pace_cost_estimate(&c) < 11 * MS / 10);
-}
-
-TEST("while most samples hold some of another's work, the smallest counts")
-{
-	struct pace_cost c = {0};
-	for (int i = 0; i < 200; i++)
-		/* up to twice, 1/8 undisturbed */
-		pace_cost_sample(&c, (uint64_t)MS + (uint64_t)(i % 8) * 150000, 0);
-	CHECK_EQ(pace_cost_estimate(&c), MS);
-}
-
 TEST("a kernel that becomes slower or faster is followed within 50 samples")
 {
 	struct pace_cost c = {0};
@@ -149,7 +132,7 @@ TEST("a kernel that becomes slower or faster is followed within 50 samples")
 	CHECK(pace_cost_estimate(&c) < 11 * MS / 10);
 }
 
-TEST("a kernel whose cost varies by little costs its mean, by much 2/5 of it at least")
+TEST("a kernel whose cost varies costs its mean, by however much")
 {
 	struct pace_cost little = {0}, much = {0};
 	for (int i = 0; i < 1000; i++) {
@@ -158,7 +141,7 @@ TEST("a kernel whose cost varies by little costs its mean, by much 2/5 of it at 
 	}
 	CHECK(pace_cost_estimate(&little) > 115 * MS / 100 &&
 	      pace_cost_estimate(&little) < 125 * MS / 100);
-	CHECK(pace_cost_estimate(&much) > 5 * MS);
+	CHECK(pace_cost_estimate(&much) > 13 * MS && pace_cost_estimate(&much) < 18 * MS);
 }
 
 TEST("a launch that is held up, before or after the kernel begins, says nothing about the kernel")
@@ -218,39 +201,26 @@ TEST("a sample is freed of the host's delay, but keeps half")
 	CHECK_EQ(pace_sample(0, 2000), 0);
 }
 
-TEST("a batch costs the smaller of what was measured and what was predicted")
+TEST("time in which the device certainly worked is charged, once, and to batches in flight first")
 {
-	CHECK_EQ(pace_charge(3, 5, 9), 3);
-	CHECK_EQ(pace_charge(5, 3, 9), 3);
-	CHECK_EQ(pace_charge(PACE_UNKNOWN, 3, 9), 3);
-	CHECK_EQ(pace_charge(4, PACE_UNKNOWN, 9), 4);
-	CHECK_EQ(pace_charge(PACE_UNKNOWN, PACE_UNKNOWN, 9), 9); /* and never nothing */
-}
-
-TEST("a launch that loads code begins when that is done, and takes what is paid for it at least")
-{
-	static const struct {
-		uint64_t start, end, loading, want;
-	} table[] = {
-		{5 * MS, 305 * MS, 0, 5 * MS},            /* nothing was loaded */
-		/* 300 ms of code for 1 ms of work, and one that is not believed */
-		{5 * MS, 306 * MS, 300 * MS, 304 * MS},
-		{5 * MS, 304 * MS, 300 * MS, 304 * MS - PACE_NEW_NS},
-		/* held up, before or after the kernel began */
-		{5 * MS, 8 * MS, MS, 5 * MS},
-		{5 * MS, 305 * MS, UINT64_MAX, 305 * MS - PACE_NEW_NS},
-		{5 * MS, 5 * MS + 20000, 15000, 5 * MS},  /* too short to matter */
-		{5 * MS, 4 * MS, MS, 5 * MS},             /* events that make no sense */
-	};
-	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-		CHECK_EQ(pace_work_start(table[i].start, table[i].end, table[i].loading), table[i].want);
+	struct pace_line l = {0};
+	CHECK_EQ(pace_settle(&l, 100, 110, 0, 3, 0), 7);
+	CHECK_EQ(pace_settle(&l, 105, 110, 0, 0, 0), 0);
+	CHECK_EQ(pace_settle(&l, 200, 210, 4, 3, 0), 3);  /* others had 4 */
+	CHECK_EQ(pace_settle(&l, 300, 310, 20, 3, 0), 0); /* more than all */
+	CHECK_EQ(pace_settle(&l, 400, 410, 0, 12, 0), 0);  /* no credit */
+	CHECK_EQ(pace_settle(&l, 410, 415, 0, 1, 0), 4);
+	CHECK_EQ(pace_settle(&l, 500, 510, 0, 3, 7), 0);  /* theirs, it may be */
+	CHECK_EQ(pace_settle(&l, 520, 520, 0, 2, 0), 5);  /* it was not */
+	CHECK_EQ(pace_settle(&l, 600, 5600, 0, 20, 4000), 980); /* more than theirs */
 }
 
 /* Settles a batch by what was measured alone. */
 static uint64_t settle(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charged_then,
 		       uint64_t predicted)
 {
-	uint64_t charge = pace_charge(pace_uncharged(line, start, end, charged_then), predicted, 0);
+	uint64_t measured = pace_uncharged(line, start, end, charged_then),
+		 charge = measured < predicted ? measured : predicted;
 	pace_note_charge(line, start, end, charge);
 	return charge;
 }

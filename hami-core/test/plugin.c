@@ -43,3 +43,9 @@ CUresult plugin_take(size_t bytes, int by_name)
 		*(void **)&take = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAlloc_v2");
 	return take(&at, bytes);
 }
+
+void *plugin_find(const char *name);
+void *plugin_find(const char *name)
+{
+	return dlsym(RTLD_DEFAULT, name);
+}

@@ -168,6 +168,7 @@ struct vgpu_region *probe_region(void);
 	F(last_page, "last-page") \
 	F(random_kill, "random-kill") \
 	F(cost_pair, "cost-pair") \
+	F(cost_info, "cost-info") \
 	F(cost_launch, "cost-launch") \
 	F(cost_limited, "cost-limited") \
 	F(cost_start, "cost-start") \
@@ -227,7 +228,27 @@ struct vgpu_region *probe_region(void);
 	F(exact_contexts, "exact-contexts") \
 	F(exact_unpacked, "exact-unpacked") \
 	F(exact_code, "exact-code") \
-	F(exact_forks, "exact-forks")
+	F(exact_forks, "exact-forks") \
+	F(newer_places, "newer-places") \
+	F(checkpoint, "checkpoint") \
+	F(memory_limits, "memory-limits") \
+	F(stack, "stack") \
+	F(forked_in_nvml, "forked-in-nvml") \
+	F(race_capture_pool, "race-capture-pool") \
+	F(race_capture_free, "race-capture-free") \
+	F(race_capture_graph, "race-capture-graph") \
+	F(race_map_release, "race-map-release") \
+	F(race_retain_unmap, "race-retain-unmap") \
+	F(race_reset, "race-reset") \
+	F(partial_lists, "partial-lists") \
+	F(partial_unmapped, "partial-unmapped") \
+	F(partial_ranges, "partial-ranges") \
+	F(relatives_sum, "relatives-sum") \
+	F(relatives_dead_owner, "relatives-dead-owner") \
+	F(relatives_dead_child, "relatives-dead-child") \
+	F(relatives_deleted, "relatives-deleted") \
+	F(module_data, "module-data") \
+	F(module_unread, "module-unread")
 
 #define PROBE_DECLARE(function, name) void probe_##function(void);
 PROBES(PROBE_DECLARE)

@@ -52,22 +52,49 @@ static void compare(void (*burst)(int way), int calls)
 
 static CUresult (*allocate[2])(CUdeviceptr *, size_t), (*release[2])(CUdeviceptr);
 
+static uint64_t size = 2 * MIB;
+
 static void pairs(int way)
 {
 	CUdeviceptr at;
 	for (int i = 0; i < 100; i++)
-		NEED(allocate[way](&at, 2 * MIB) == CUDA_SUCCESS && release[way](at) == CUDA_SUCCESS);
+		NEED(allocate[way](&at, size) == CUDA_SUCCESS && release[way](at) == CUDA_SUCCESS);
 }
 
-/* One allocation of 2 MiB and its free. */
+/* One allocation and its free, of 2 MiB or of PROBE_SIZE bytes. */
 void probe_cost_pair(void)
 {
+	const char *other = getenv("PROBE_SIZE");
+	if (other)
+		size = strtoull(other, NULL, 10);
 	allocate[0] = (CUresult(*)(CUdeviceptr *, size_t))fakegpu_function("cuMemAlloc_v2");
 	release[0] = (CUresult(*)(CUdeviceptr))fakegpu_function("cuMemFree_v2");
 	allocate[1] = cuMemAlloc_v2;
 	release[1] = cuMemFree_v2;
 	use_device(0);
 	compare(pairs, 100);
+}
+
+static CUresult (*info[2])(size_t *, size_t *);
+
+static void ask(int way)
+{
+	size_t free_bytes, total;
+	for (int i = 0; i < 100; i++)
+		NEED(info[way](&free_bytes, &total) == CUDA_SUCCESS);
+}
+
+static void hold_others(int others);
+
+/* Asking for free memory, beside PROBE_PROCESSES processes that have some. */
+void probe_cost_info(void)
+{
+	hold_others(atoi(getenv("PROBE_PROCESSES")));
+	info[0] = (CUresult(*)(size_t *, size_t *))fakegpu_function("cuMemGetInfo_v2");
+	info[1] = cuMemGetInfo_v2;
+	use_device(0);
+	NEED(take(2 * MIB) == CUDA_SUCCESS && take(4096) == CUDA_SUCCESS);
+	compare(ask, 100);
 }
 
 typedef CUresult launcher(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
@@ -112,12 +139,10 @@ void probe_cost_limited(void)
 	compare(launches, 500);
 }
 
-/*
- * From cuInit to the first allocation, in a process beside PROBE_PROCESSES others that have memory.
- */
-void probe_cost_start(void)
+/* Starts processes that have memory, and that end with this one. */
+static void hold_others(int others)
 {
-	int go[2], ready[2], others = atoi(getenv("PROBE_PROCESSES"));
+	int go[2], ready[2];
 	char c;
 	NEED(!pipe(go) && !pipe(ready));
 	for (int i = 0; i < others; i++)
@@ -130,11 +155,16 @@ void probe_cost_start(void)
 		}
 	for (int i = 0; i < others; i++)
 		NEED(read(ready[0], &c, 1) == 1);
+}
+
+/*
+ * From cuInit to the first allocation, in a process beside PROBE_PROCESSES others that have memory.
+ */
+void probe_cost_start(void)
+{
+	hold_others(atoi(getenv("PROBE_PROCESSES")));
 	double start = now();
 	use_device(0);
 	NEED(take(2 * MIB) == CUDA_SUCCESS);
 	printf("%.0f\n", now() - start);
-	close(go[1]);
-	while (wait(NULL) > 0)
-		;
 }

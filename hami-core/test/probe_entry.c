@@ -384,6 +384,25 @@ static void own_names(void)
 	NEED(alloc && alloc(&at, 66 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* Somebody wraps dlsym and dlopen, in front of the library or behind it. */
+static void wrapped(void)
+{
+	int *calls = (int *)dlsym(RTLD_DEFAULT, "entry_wrapper_calls"), before = *calls;
+	void *(*real)(void *, const char *) =
+		(void *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "entry_wrapper_real");
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	f_alloc by_name = (f_alloc)dlsym(driver, "cuMemAlloc_v2");
+	f_alloc by_wrapper = (f_alloc)real(driver, "cuMemAlloc_v2");
+	CUdeviceptr at;
+	use_device(0);
+	NEED(by_name(&at, 66 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(by_wrapper(&at, 66 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+	void *plugin = dlopen(getenv("PROBE_PLUGIN"), RTLD_NOW | RTLD_DEEPBIND);
+	CUresult (*alloc)(size_t, int) = (CUresult(*)(size_t, int))dlsym(plugin, "plugin_take");
+	NEED(alloc(66 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+	NEED(*calls > before || !strcmp(getenv("WRAPPER_PLACE"), "behind"));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -400,6 +419,7 @@ static const struct {
 	{"own-number", own_number}, {"late-file", late_file}, {"longest-file", longest_file},
 	{"broken-pipe", broken_pipe}, {"full-pipe", full_pipe}, {"unheard", unheard},
 	{"unread", unread}, {"constructor", constructor}, {"own-names", own_names},
+	{"wrapped", wrapped},
 };
 
 int main(int argc, char **argv)

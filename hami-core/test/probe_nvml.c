@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,7 @@ static pid_t holder(int mib)
 	NEED(!pipe(ready));
 	pid_t pid = fork();
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		use_device(0);
 		NEED(take((uint64_t)mib * MIB) == CUDA_SUCCESS);
 		NEED(write(ready[1], "x", 1) == 1);
@@ -57,13 +59,33 @@ static unsigned long long bytes_of(const nvmlProcessInfo_v2_t *list, unsigned n,
 	return 0;
 }
 
+/* A process of another container, without this library: it has 4 MiB, and works. */
+static pid_t stranger(void)
+{
+	int ready[2];
+	char c;
+	NEED(!pipe(ready));
+	pid_t pid = fork();
+	if (pid == 0) {
+		char client[256];
+		snprintf(client, sizeof client, "%s/cudaclient", getenv("VGPU_TEST_FAKE"));
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		unsetenv("LD_PRELOAD");
+		NEED(dup2(ready[1], 1) == 1);
+		execl(client, client, "alloc", "4", "launch", "1", "forever", (char *)NULL);
+		_exit(127);
+	}
+	NEED(read(ready[0], &c, 1) == 1);
+	return pid;
+}
+
 void probe_process_lists(void)
 {
 	nvmlProcessInfo_v2_t list[8];
 	nvmlProcessInfo_v1_t old[8];
 	nvmlMemory_t memory;
 	unsigned n = 0;
-	pid_t a = holder(10), b = holder(20);
+	pid_t a = holder(10), b = holder(20), other = stranger();
 	list_v2 v3 = (list_v2)nvml_function("nvmlDeviceGetComputeRunningProcesses_v3");
 	list_v2 v2 = (list_v2)nvml_function("nvmlDeviceGetComputeRunningProcesses_v2");
 	list_v1 v1 = (list_v1)nvml_function("nvmlDeviceGetComputeRunningProcesses");
@@ -97,6 +119,8 @@ void probe_process_lists(void)
 	waitpid(a, NULL, 0);
 	n = 0;
 	NEED(v3(device, &n, NULL) == NVML_SUCCESS && n == 0);
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
 }
 
 typedef nvmlReturn_t (*detail_list)(nvmlDevice_t, nvmlProcessDetailList_t *);
@@ -105,7 +129,7 @@ void probe_details(void)
 {
 	nvmlProcessDetail_v1_t rows[4];
 	nvmlProcessDetailList_t list = {.version = sizeof list | 1u << 24};
-	pid_t a = holder(10), b = holder(20);
+	pid_t a = holder(10), b = holder(20), other = stranger();
 	detail_list get = (detail_list)nvml_function("nvmlDeviceGetRunningProcessDetailList");
 	nvmlDevice_t device = nvml_device("GPU-00000000-0000-0000-0000-000000000001");
 
@@ -122,7 +146,7 @@ void probe_details(void)
 	NEED(get(device, &list) == NVML_ERROR_INVALID_ARGUMENT && get(device, NULL) == NVML_ERROR_INVALID_ARGUMENT);
 	list.version = sizeof list | 2u << 24;
 	NEED(get(device, &list) == NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-	kill(a, SIGKILL), kill(b, SIGKILL);
+	kill(a, SIGKILL), kill(b, SIGKILL), kill(other, SIGKILL);
 	while (wait(NULL) > 0)
 		;
 }
@@ -135,25 +159,6 @@ static void work(void)
 	use_device(0);
 	NEED(cuModuleLoadData(&module, "x") == CUDA_SUCCESS && cuModuleGetFunction(&f, module, "work_50000us") == CUDA_SUCCESS);
 	NEED(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
-}
-
-/* A process of another container: without this library. */
-static pid_t stranger(void)
-{
-	int ready[2];
-	char c;
-	NEED(!pipe(ready));
-	pid_t pid = fork();
-	if (pid == 0) {
-		char client[256];
-		snprintf(client, sizeof client, "%s/cudaclient", getenv("VGPU_TEST_FAKE"));
-		unsetenv("LD_PRELOAD");
-		NEED(dup2(ready[1], 1) == 1);
-		execl(client, client, "launch", "1", "forever", (char *)NULL);
-		_exit(127);
-	}
-	NEED(read(ready[0], &c, 1) == 1);
-	return pid;
 }
 
 void probe_utilisation(void)

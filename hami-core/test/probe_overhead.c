@@ -253,11 +253,15 @@ static void know_contexts(void)
 /* More than code is believed to take, by a process that came onto NVML's list with its context. */
 void probe_code_above(void)
 {
+	struct CUkern_st *kernel;
 	CUlibrary library;
 	know_contexts();
 	use_device(0);
-	cost("6", "9216");
+	setenv("FAKEGPU_KERNEL", "9216", 1);
 	NEED(left() == 58 * MIB && cuLibraryLoadData(&library, "x", NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS);
+	NEED(cuLibraryGetKernel(&kernel, library, "large") == CUDA_SUCCESS);
+	for (int i = 0; i < 100 && left(); i++)
+		usleep(20000);
 	NEED(left() == 0 && book(1) == 9216 * MIB && take(1) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 

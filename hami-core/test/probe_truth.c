@@ -136,11 +136,11 @@ static void step(struct thread *t)
 	if (!(board->program.kinds & 1u << kind) || kind == KIND_LIMIT)
 		return; /* limits are set in contexts of their own */
 	int rare = kind == KIND_FORK || kind == KIND_CONTEXT || kind == KIND_GRAPH ||
-		   kind == KIND_CAPTURE;
+		   kind == KIND_CAPTURE || kind == KIND_PARTIAL;
 	if (rare && truth_below(&t->random, kind == KIND_FORK ? 20 : 3))
 		return;
 	if (kind == KIND_POOLS || kind == KIND_IPC || kind == KIND_SHARE || kind == KIND_FORK ||
-	    kind == KIND_ASK)
+	    kind == KIND_ASK || kind == KIND_PARTIAL || kind == KIND_MEET)
 		do_other(t, kind);
 	else
 		allocate(t, kind);
@@ -157,6 +157,8 @@ static void equip(struct thread *t)
 		if (via.cuStreamCreate(&t->stream[i], 0) ||
 		    via.cuMemPoolCreate(&t->pool[i], &props))
 			fail("no stream or no pool");
+		if (t->index == 0)
+			meet_equip(i);
 	}
 }
 
@@ -177,6 +179,7 @@ static void free_everything(struct thread *t)
 	flight_without_ask();
 	for (int i = 0; i < TRUTH_DEVICES; i++) {
 		use_device(t, i);
+		meet_end(i);
 		via.cuCtxSynchronize();
 		for (int k = 0; k < board->program.threads; k++) {
 			via.cuMemPoolTrimTo(threads[k].pool[i], 0);

@@ -148,6 +148,12 @@ CUresult demolish(struct thread *t, const struct piece *p);
 /* probe_truth_other.c: calls that allocate nothing, or for others. */
 void do_other(struct thread *t, enum truth_kind kind);
 
+/* probe_truth_meet.c: calls that are carried out in part; threads that meet on one object. */
+void do_partly(struct thread *t, int device);
+void meet_equip(int device);
+void meet(struct thread *t, int device);
+void meet_end(int device);
+
 /* probe_truth_check.c: a call and its judgement, and what must be had when all is freed. */
 CUresult attempt(struct thread *t, struct piece *p);
 CUresult dispose(struct thread *t, const struct piece *p);

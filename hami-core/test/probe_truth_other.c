@@ -4,8 +4,10 @@
 #include "probe_truth.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,11 +89,30 @@ static void exchange_handle(struct thread *t, int device)
 		dispose(t, &p);
 }
 
+/*
+ * A child that no fork handler sees begin keeps what its parent has open, for a while after the
+ * parent has died, too.
+ */
+static void fork_bare_child(void)
+{
+	pid_t pid = (pid_t)syscall(SYS_clone, (long)SIGCHLD, 0L, 0L, 0L, 0L);
+	if (pid == 0) {
+		usleep(30000);
+		_exit(0);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
 /* A child of a process that uses CUDA gets nothing, and costs the parent nothing. */
-static void fork_child(void)
+static void fork_child(struct thread *t)
 {
 	CUdeviceptr at;
 	int status = 0;
+	if (truth_below(&t->random, 3) == 0) {
+		fork_bare_child();
+		return;
+	}
 	pid_t pid = fork();
 	if (pid == 0)
 		_exit(via.cuMemAlloc_v2(&at, MIB) == CUDA_SUCCESS);
@@ -146,9 +167,13 @@ void do_other(struct thread *t, enum truth_kind kind)
 	else if (kind == KIND_SHARE)
 		exchange_handle(t, device);
 	else if (kind == KIND_FORK)
-		fork_child();
+		fork_child(t);
 	else if (kind == KIND_ASK)
 		ask(device);
+	else if (kind == KIND_PARTIAL)
+		do_partly(t, device);
+	else if (kind == KIND_MEET)
+		meet(t, device);
 	if (kind != KIND_POOLS)
 		return;
 	flight_without_ask();

@@ -9,10 +9,13 @@
 #define TENANTS 4
 #define WORKERS 16 /* processes of a container */
 #define SAMPLES 4096
+#define ANOTHER 75 /* exit code of a process that another one follows */
 
 struct tenant {
 	unsigned percent;
 	const char *work;   /* arguments of probe_tenant */
+	char mixtures[WORKERS][256]; /* or of probe_mixture, for each process of its own */
+	int blocking[WORKERS];       /* that process's launches wait for their work */
 	const char *policy; /* NULL: default */
 	int priority;
 	int borrows; /* has files among its neighbours */
@@ -60,21 +63,34 @@ static int processes_of(const struct tenant *t)
 	return t->processes ? t->processes : 1;
 }
 
-/* A process of the i-th container, at a place of the clock's. */
-static pid_t start_worker(const struct tenant *t, int i, int place, int places)
+/*
+ * The k-th process of the i-th container, at a place of the clock's; and those that come after it
+ * there.
+ */
+static pid_t start_worker(const struct tenant *t, int i, int k, int place, int places)
 {
 	char limits[32], demand[256], command[512];
 	snprintf(limits, sizeof limits, "limits%d", i);
 	snprintf(demand, sizeof demand, "%s/neighbours/%d.demand", dir, i);
-	snprintf(command, sizeof command, "%s/test/test/probe_tenant %s", getenv("VGPU_TEST_BUILD"),
-		 t->work);
+	int mixture = t->mixtures[k][0] != 0;
+	snprintf(command, sizeof command, "%s/test/test/%s %s", getenv("VGPU_TEST_BUILD"),
+		 mixture ? "probe_mixture" : "probe_tenant", mixture ? t->mixtures[k] : t->work);
 	fflush(stdout);
 	pid_t pid = fork();
-	if (pid == 0) {
-		setenv("PROBE_DEMAND", demand, 1);
-		become(limits, place, places, command);
+	if (pid)
+		return pid;
+	setenv("PROBE_DEMAND", demand, 1);
+	if (t->blocking[k])
+		setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+	for (;;) {
+		int status;
+		pid = fork();
+		if (pid == 0)
+			become(limits, place, places, command);
+		waitpid(pid, &status, 0);
+		if (status != ANOTHER << 8)
+			_exit(status ? 1 : 0);
 	}
-	return pid;
 }
 
 static void end_well(pid_t pid)
@@ -93,7 +109,7 @@ static pid_t start_observer(const struct tenant *t, int count, int place, FILE *
 	char command[512];
 	int ends[2], seconds, most = 0;
 	for (int i = 0; i < count; i++)
-		if (sscanf(t[i].work, "%*s %*s %d", &seconds) == 1 && seconds > most)
+		if (sscanf(t[i].mixtures[0][0] ? t[i].mixtures[0] : t[i].work, "%*s %*s %d", &seconds) == 1 && seconds > most)
 			most = seconds;
 	snprintf(command, sizeof command, "%s/test/test/probe_tenant watch %d %d",
 		 getenv("VGPU_TEST_BUILD"), place, most);
@@ -136,7 +152,7 @@ static void run_tenants(struct tenant *t, int count)
 		t[i].samples = 0;
 		write_limits(&t[i], i);
 		for (int k = 0; k < processes_of(&t[i]); k++)
-			t[i].pid[k] = start_worker(&t[i], i, place++, places + 1);
+			t[i].pid[k] = start_worker(&t[i], i, k, place++, places + 1);
 	}
 	collect(t, count, out);
 	for (int i = 0; i < count; i++)

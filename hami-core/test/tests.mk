@@ -5,7 +5,7 @@
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
-UNIT := limit limits table pages blocks region pace costs threads
+UNIT := limit limits table pages blocks region pace costs threads image
 
 # The tables in the documentation name tests that exist.
 .PHONY: test-map
@@ -39,7 +39,7 @@ test-all:
 # They look at texts, documentation and modules of Go among them, and at what was built. That takes
 # seconds, and is always done.
 LOOKS := test-generator test-map test-style test-layers test-headers test-symbols check-arm64
-short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-tsan test-stress \
+short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-mixtures test-tsan test-stress \
 	$(filter-out check-arm64,$(LOOKS))
 
 # What has passed is not run again until something changes that it reads; with AGAIN=1 it is.
@@ -71,10 +71,10 @@ $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
 PROBE := $(patsubst %,test/probe_%.c,main device memory process nvml overhead green pool ways generation \
-	stress cost import odd start hostile exact forks)
+	stress cost import odd start hostile exact forks newer races partial relatives modules)
 # Tests that run programs under the library. SUITES run under every build of it, the others have
 # targets of their own.
-SUITES := preload exact pools sized entry ways_out failures weak_entry weak_memory weak_process cases
+SUITES := preload exact pools sized newer entry ways_out failures weak_entry weak_memory weak_process cases races
 $(patsubst %,$(B)/test/test/%_test,$(SUITES) stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
@@ -110,6 +110,10 @@ $(B)/test/standin/%.so.driver: | fake
 $(B)/test/test/smi: test/smi.c include/nvml_abi.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -ldl
+# A program that is linked to no driver and calls one.
+$(B)/test/test/direct: test/direct.c $(wildcard include/*.h)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -fno-plt -o $@ $<
 $(B)/test/test/third.so: test/third.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $<
@@ -117,7 +121,7 @@ $(B)/test/test/third.so: test/third.c
 # Programs of entry_test: with a constructor that uses CUDA, with names of the driver's that are
 # their own.
 ENTRY := $(patsubst %,$(B)/test/test/%,entry_test probe_entry entry_plugin.so entry_own.so entry_names entry_names_program \
-	entry_names_library entry_reload)
+	entry_names_library entry_names_alone entry_reload entry_wrapper.so)
 $(B)/test/test/probe_entry: test/probe_entry.c test/probe_later.c test/probe_device.c test/probe_entry.h test/probe.h \
 		$(wildcard include/*.h) | fake
 	@mkdir -p $(@D)
@@ -139,12 +143,16 @@ $(B)/test/test/entry_names_program: test/entry_names.c $(B)/test/test/third.so |
 	$(call names,-DIN_PROGRAM)
 $(B)/test/test/entry_names_library: test/entry_names.c $(B)/test/test/third.so $(B)/test/test/entry_own.so | fake
 	$(call names,,$(@D)/entry_own.so)
+$(B)/test/test/entry_names_alone: test/entry_names.c $(B)/test/test/third.so
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $< -Wl,--no-as-needed -Wl,-rpath,$(abspath $(@D)) $(@D)/third.so -ldl
+$(B)/test/test/entry_wrapper.so: test/entry_wrapper.c
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $< -ldl
 
 PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized third.so plugin.so) \
-	$(B)/test/test/smi $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
+	$(B)/test/test/smi $(B)/test/test/direct $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
 # What the sanitizers look at in `make test`: what allocates and starts, and what meets in threads.
-ADDRESSED := $(if $(VGPU_SHORT),preload exact entry failures,$(SUITES))
+ADDRESSED := $(if $(VGPU_SHORT),preload exact entry failures races,$(SUITES))
 THREADED := $(if $(VGPU_SHORT),exact,$(SUITES))
 
 # $(1) variant, $(2) suites, $(3) what to preload, $(4) extra environment
@@ -243,12 +251,12 @@ endef
 $(eval $(call virtual_library,test,))
 $(eval $(call virtual_library,asan,$(SANITIZE)))
 $(eval $(call virtual_library,tsan,$(THREADS)))
-$(B)/test/test/probe_tenant: test/probe_tenant.c include/cuda_abi.h | fake
+$(patsubst %,$(B)/test/test/probe_%,tenant mixture): $(B)/test/test/%: test/%.c include/cuda_abi.h | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1
-$(B)/test/test/shares_test: test/shares_test.c test/tenants.h test/folder.h test/testing.h test/blocks_model.c test/blocks_model.h
+$(patsubst %,$(B)/test/test/%_test,shares mixtures): $(B)/test/test/%: test/%.c test/tenants.h test/folder.h test/testing.h test/blocks_model.c test/blocks_model.h
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ test/shares_test.c test/blocks_model.c
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $(filter %.c,$^)
 $(patsubst %,$(B)/test/test/%_test,fair borrow turns stalls): $(B)/test/test/%: test/%.c test/tenants.h test/folder.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
@@ -280,18 +288,23 @@ test-limiter-tsan: fake $(B)/tsan/libvgpu.so $(B)/tsan/virtual/libvgpu.so $(LIMI
 # Five workloads, alone and in pairs, under the library and under HAMi-core's formula: a table. Then
 # containers of 1 to 16 processes with kernels of 20 us to 20 ms: all of that table, or a part of
 # it.
-.PHONY: shares test-shares
-SHARES := $(B)/test/virtual/libvgpu.so $(patsubst %,$(B)/test/test/%,shares_test fair_test probe_tenant)
+.PHONY: shares test-shares mixtures test-mixtures
+SHARES := $(B)/test/virtual/libvgpu.so $(patsubst %,$(B)/test/test/%,shares_test fair_test mixtures_test probe_tenant probe_mixture)
 shares: fake $(SHARES)
 	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== fair"; VGPU_SHARES=1 $(call on_clock,fair,$(abspath $(B)/test/virtual/libvgpu.so))
 test-shares: fake $(SHARES)
 	@echo "== shares"; $(call on_clock,shares,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== fair"; $(call on_clock,fair,$(abspath $(B)/test/virtual/libvgpu.so))
+# Kernels that vary and programs that end in every way; 300 random mixtures of all that.
+test-mixtures: fake $(SHARES)
+	@echo "== mixtures"; $(call on_clock,mixtures,$(abspath $(B)/test/virtual/libvgpu.so))
+mixtures: fake $(SHARES)
+	@echo "== mixtures, 300 at random"; VGPU_MIXTURES=300 $(call on_clock,mixtures,$(abspath $(B)/test/virtual/libvgpu.so))
 # Once more under the sanitizers: one thread of a program runs at a time there, so limiter_live_test
 # looks for races.
 .PHONY: test-neighbours test-neighbours-asan
-NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test stalls_test probe_tenant)
+NEIGHBOURS := $(patsubst %,$(B)/test/test/%,borrow_test turns_test stalls_test probe_tenant probe_mixture)
 test-neighbours: fake $(B)/test/virtual/libvgpu.so $(NEIGHBOURS)
 	@echo "== borrow"; $(call on_clock,borrow,$(abspath $(B)/test/virtual/libvgpu.so))
 	@echo "== turns"; $(call on_clock,turns,$(abspath $(B)/test/virtual/libvgpu.so))

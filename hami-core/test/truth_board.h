@@ -28,6 +28,7 @@
 	F(HANDLE, "handle") F(MAPPING, "mapping") F(ARRAY, "array") F(MIPMAP, "mipmap") \
 	F(SPARSE, "sparse") F(GRAPH, "graph") F(CAPTURE, "capture") F(LIMIT, "ctx-limit") \
 	F(CONTEXT, "context") F(IPC, "ipc") F(SHARE, "share") F(FORK, "fork") F(ASK, "ask") \
+	F(PARTIAL, "partial") F(MEET, "meet") \
 	F(NODE, "node") F(LAUNCH, "launch")
 enum truth_kind {
 #define TRUTH_KIND(name, text) KIND_##name,
@@ -43,6 +44,7 @@ struct truth_program {
 	int kills;     /* workers are killed at random */
 	int sizes;     /* 0: of all orders, 1: at most 1 MiB, 2: 1 to 4 MiB */
 	int context_mib; /* what a context takes on the fake device */
+	int sparse, unmap; /* which of the answers the driver gives: see truth_test.c */
 	uint32_t kinds;
 	uint64_t limit[TRUTH_DEVICES]; /* bytes; 0: none */
 };

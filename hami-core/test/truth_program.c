@@ -70,6 +70,8 @@ void draw_program(struct truth_program *p, uint64_t seed)
 	p->twins = p->processes > 1 && truth_below(&random, 2);
 	p->kills = p->processes > 1 && truth_below(&random, 3) == 0;
 	p->context_mib = truth_below(&random, 6) == 0 && p->processes <= 3 ? 4 : 0;
+	p->sparse = (int)truth_below(&random, 2);
+	p->unmap = (int)truth_below(&random, 3);
 	override(p);
 	if (p->context_mib) { /* their memory cannot be refused: there are only those that were
 				 there first */
@@ -83,11 +85,12 @@ void print_program(const struct truth_program *p)
 {
 	printf("    program VGPU_TRUTH_SEED=0x%llx: %d processes%s x %d threads x %d steps x %d "
 	       "rounds, limits %llu and %llu MiB, "
-	       "sizes %d, contexts %d MiB%s, kinds 0x%x:",
+	       "sizes %d, contexts %d MiB%s, answers %d and %d, kinds 0x%x:",
 	       (unsigned long long)p->seed, p->processes,
 	       p->twins && p->processes > 1 ? " (forked)" : "", p->threads, p->steps, p->rounds,
 	       (unsigned long long)(p->limit[0] >> 20), (unsigned long long)(p->limit[1] >> 20),
-	       p->sizes, p->context_mib, p->kills ? ", killed at random" : "", p->kinds);
+	       p->sizes, p->context_mib, p->kills ? ", killed at random" : "", p->sparse, p->unmap,
+	       p->kinds);
 	for (int i = 0; i < KIND_NODE; i++)
 		if (p->kinds & 1u << i)
 			printf(" %s", names[i]);

@@ -48,6 +48,10 @@ __attribute__((format(printf, 1, 2))) static void fail_program(const char *forma
 	__atomic_store_n(&board->stop, 1, __ATOMIC_RELEASE);
 }
 
+/* What a driver does with a list that it refuses, and with a range that cuts a mapping. */
+static const char *const sparse_answers[] = {"part", "whole"};
+static const char *const unmap_answers[] = {"keep", "cut", "refuse"};
+
 static void start_worker(int index, const char *board_path)
 {
 	char path[256], text[32], number[16], log[256];
@@ -62,7 +66,9 @@ static void start_worker(int index, const char *board_path)
 	dup2(fd, 1);
 	dup2(fd, 2);
 	become(getenv("VGPU_TEST_PRELOAD"), (char *const[]){path, (char *)board_path, text, NULL},
-	       (const char *const[]){"FAKEGPU_CONTEXT", number, "LIBCUDA_LOG_LEVEL", "0", NULL});
+	       (const char *const[]){"FAKEGPU_CONTEXT", number, "LIBCUDA_LOG_LEVEL", "0",
+				     "FAKEGPU_SPARSE", sparse_answers[board->program.sparse],
+				     "FAKEGPU_UNMAP", unmap_answers[board->program.unmap], NULL});
 }
 
 /* Notes who has ended. One that nobody has killed must have ended well. */

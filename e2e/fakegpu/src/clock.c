@@ -16,7 +16,7 @@
 
 #define MAGIC 0x314b434f4c434746ULL /* "FGCLOCK1" */
 #define START_NS 1000000000000ULL
-#define LOST_SECONDS 20 /* of real time: the process whose turn it is has died */
+#define LOST_SECONDS 120 /* of real time: the process whose turn it is has died */
 
 struct place {
 	uint64_t wake_ns; /* 0: not come yet; UINT64_MAX: gone */
@@ -36,6 +36,7 @@ static struct {
 	struct clock *clock;
 	int place, count;
 	pid_t pid;
+	int has_heir; /* another process comes to this place when this one has left */
 } self = {.place = -1};
 
 static void make(struct clock *c)
@@ -119,14 +120,21 @@ static void wait_until(uint64_t ns)
 	pthread_mutex_unlock(&c->mutex);
 }
 
-__attribute__((destructor)) static void leave(void)
+__attribute__((destructor)) void fg_clock_leave(void)
 {
-	if (!self.clock || self.pid != getpid()) /* a forked child has no place */
+	struct clock *c = self.clock;
+	if (!c || self.pid != getpid()) /* a forked child has no place */
 		return;
-	pthread_mutex_lock(&self.clock->mutex);
-	self.clock->place[self.place].wake_ns = UINT64_MAX;
-	pass(self.clock);
-	pthread_mutex_unlock(&self.clock->mutex);
+	pthread_mutex_lock(&c->mutex);
+	c->place[self.place].wake_ns = self.has_heir ? 0 : UINT64_MAX;
+	pass(c);
+	pthread_mutex_unlock(&c->mutex);
+	self.clock = NULL;
+}
+
+void fg_clock_expect_heir(void)
+{
+	self.has_heir = 1;
 }
 
 int fg_clock_open(const char *dir, char *error, size_t size)

@@ -7,7 +7,8 @@
  * wants to wake first, the lower place first among equals; time jumps to when that is. What a
  * program does between two sleeps takes no time but what fg_clock_spend says. So a run is the same
  * every time, and takes as long as its arithmetic. One thread of a process at a time; a process
- * that exits leaves the clock to the others.
+ * that exits leaves the clock to the others, which stand still until another process has come to its
+ * place, if it has said that one will.
  */
 #ifndef FAKEGPU_CLOCK_H
 #define FAKEGPU_CLOCK_H
@@ -22,6 +23,11 @@
  * with a sentence in error. pre: fg_state_open has succeeded.
  */
 int fg_clock_open(const char *dir, char *error, size_t size);
+
+/* This process ends without calling exit(). */
+void fg_clock_leave(void);
+/* Another process comes to this place: until then the clock stands when this one has left. */
+void fg_clock_expect_heir(void);
 
 /* This process's place on the clock of its own, or -1 in real time. */
 int fg_clock_place(void);

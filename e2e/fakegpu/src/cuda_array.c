@@ -64,6 +64,8 @@ static CUresult create(struct array **out, const CUDA_ARRAY3D_DESCRIPTOR *shape,
 			     .mipmapped = mipmapped};
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected("cuArrayCreate");
+	if (r == CUDA_SUCCESS && !fg_context_lives(context))
+		r = CUDA_ERROR_INVALID_CONTEXT;
 	if (r == CUDA_SUCCESS)
 		r = fg_take(context->ordinal, bytes);
 	if (r == CUDA_SUCCESS) {

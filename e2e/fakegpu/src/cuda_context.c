@@ -16,7 +16,10 @@ static _Thread_local int top; /* stack[top - 1] is current */
 static struct CUctx_st *created; /* under fake.mutex */
 static struct CUctx_st *greens;  /* the same; a destroyed one stays as memory, so that no address is used twice */
 
-static int alive(const struct CUctx_st *c)
+/* Held while a primary context is made or ends: nobody is given one that is about to lose its memory. */
+static pthread_mutex_t lifetimes = PTHREAD_MUTEX_INITIALIZER; /* before fake.mutex */
+
+int fg_context_lives(const struct CUctx_st *c)
 {
 	for (int i = 0; i < fake.count; i++)
 		if (c == &fake.primary[i])
@@ -34,7 +37,7 @@ struct CUctx_st *fg_context(void)
 	if (!top || !stack[top - 1])
 		return NULL;
 	pthread_mutex_lock(&fake.mutex);
-	struct CUctx_st *c = alive(stack[top - 1]) ? stack[top - 1] : NULL;
+	struct CUctx_st *c = fg_context_lives(stack[top - 1]) ? stack[top - 1] : NULL;
 	pthread_mutex_unlock(&fake.mutex);
 	return c && c->owner ? c->owner : c;
 }
@@ -60,11 +63,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (!context)
 		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&lifetimes);
 	pthread_mutex_lock(&fake.mutex);
 	struct CUctx_st *c = &fake.primary[device];
 	CUresult r = c->references ? CUDA_SUCCESS : fg_context_open(c);
 	c->references += r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&fake.mutex);
+	pthread_mutex_unlock(&lifetimes);
 	if (r == CUDA_SUCCESS)
 		*context = c;
 	return r;
@@ -76,6 +81,7 @@ static CUresult drop_primary(CUdevice device, int all)
 		return fg_ready();
 	if (!fg_gpu(device))
 		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lifetimes);
 	pthread_mutex_lock(&fake.mutex);
 	struct CUctx_st *c = &fake.primary[device];
 	CUresult r = c->references || all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
@@ -85,6 +91,7 @@ static CUresult drop_primary(CUdevice device, int all)
 	pthread_mutex_unlock(&fake.mutex);
 	if (last)
 		drop_resources(c);
+	pthread_mutex_unlock(&lifetimes);
 	return r;
 }
 
@@ -303,7 +310,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
 	pthread_mutex_lock(&fake.mutex);
-	int ordinal = alive(context) ? context->ordinal : -1;
+	int ordinal = fg_context_lives(context) ? context->ordinal : -1;
 	pthread_mutex_unlock(&fake.mutex);
 	if (ordinal < 0)
 		return CUDA_ERROR_INVALID_CONTEXT;

@@ -66,13 +66,20 @@ struct fg_fake {
 };
 extern struct fg_fake fake;
 
-/* CUDA_SUCCESS when cuInit has run in this very process. */
+/* Waits until this process is not locked for a checkpoint. */
+void fg_await_restore(void);
+
+/*
+ * CUDA_SUCCESS when cuInit has run in this very process. Waits while it is locked for a checkpoint.
+ */
 CUresult fg_ready(void);
 /*
  * The calling thread's current context while it lives, of a green one its owner, else NULL; and its
  * ordinal, or -1.
  */
 struct CUctx_st *fg_context(void);
+/* Whether a context has not ended. Under fake.mutex, and asked again there before something is put into one. */
+int fg_context_lives(const struct CUctx_st *context);
 int fg_current(void);
 /* Device by ordinal, NULL when out of range. */
 struct fg_gpu *fg_gpu(CUdevice device);
@@ -123,6 +130,14 @@ int fg_graph_free(CUdeviceptr pointer);
 int fg_pool_free(CUdeviceptr pointer);
 /* Waits until a device's streams of this process are done. */
 void fg_drain(int ordinal);
+
+/* The device that a place names, by itself or by a part of it; -1: none. */
+static inline int fg_ordinal_of(CUmemLocation where)
+{
+	if (where.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		return where.id;
+	return where.type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN && fg_generation >= 13040 ? where.id & 0xff : -1;
+}
 
 static inline uint64_t fg_pages(uint64_t bytes)
 {

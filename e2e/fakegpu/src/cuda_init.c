@@ -18,6 +18,8 @@ CUresult fg_ready(void)
 {
 	if (fake.forked || fake.status != CUDA_SUCCESS)
 		return CUDA_ERROR_NOT_INITIALIZED;
+	if (fg_state()->process[fake.slot].checkpoint != CU_PROCESS_STATE_RUNNING)
+		fg_await_restore();
 	return fg_mps_alive();
 }
 

@@ -190,6 +190,8 @@ static CUresult allocate(const char *function, CUdeviceptr *out, uint64_t size, 
 			    .managed = !strcmp(function, "cuMemAllocManaged")};
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected(function);
+	if (r == CUDA_SUCCESS && !fg_context_lives(context))
+		r = CUDA_ERROR_INVALID_CONTEXT;
 	if (r == CUDA_SUCCESS)
 		r = place(b, v1);
 	if (r == CUDA_SUCCESS) {

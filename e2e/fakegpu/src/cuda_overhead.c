@@ -3,16 +3,20 @@
  * cuda_overhead.c: memory that nobody asks for by size. A context takes FAKEGPU_CONTEXT MiB (0 when
  * unset; about 527 on an H200), a library FAKEGPU_LIBRARY MiB in the context that is current when
  * it is loaded, each look-up of a kernel in one FAKEGPU_KERNEL MiB, and cuCtxSetLimit what it is
- * told, in whole pages, in place of what it was told before. Modules cost nothing.
+ * told, in whole pages, in place of what it was told before. Modules take the arrays that their
+ * image declares, in whole pages, and libraries take them, too.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
 #include "cuda_mps.h"
+#include "cuda_work.h"
 
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct CUlib_st {
+	const void *module; /* NULL: it is a library */
 	struct CUctx_st *context;
 	uint64_t cost;
 	struct CUlib_st *next;
@@ -52,19 +56,46 @@ void fg_context_close(struct CUctx_st *context)
 	pthread_mutex_unlock(&fake.mutex);
 }
 
-static CUresult load(CUlibrary *library, const void *what)
+/* Bytes of the arrays that an image declares: sections .nv.global and .nv.global.init. */
+static uint64_t arrays_of_elf(const unsigned char *image)
+{
+	const Elf64_Ehdr *head = (const Elf64_Ehdr *)image;
+	const Elf64_Shdr *section = (const Elf64_Shdr *)(image + head->e_shoff);
+	const char *names = (const char *)image + section[head->e_shstrndx].sh_offset;
+	uint64_t bytes = 0;
+	for (int i = 0; i < head->e_shnum; i++)
+		if (!strncmp(names + section[i].sh_name, ".nv.global", 10))
+			bytes += section[i].sh_size;
+	return bytes;
+}
+
+/* The same of what a program gives: such an image, a container of several, or a text of any kind. */
+static uint64_t arrays_of(const unsigned char *image)
+{
+	static const unsigned char wrapper[] = {0xb1, 0x43, 0x62, 0x46}, container[] = {0x50, 0xed, 0x55, 0xba};
+	uint64_t most = 0, bytes, size;
+	if (!strncmp((const char *)image, ELFMAG, SELFMAG))
+		return arrays_of_elf(image);
+	if (!strncmp((const char *)image, (const char *)wrapper, 4))
+		return arrays_of(*(const unsigned char *const *)(image + 8));
+	if (strncmp((const char *)image, (const char *)container, 4))
+		return 0;
+	const unsigned char *at = image + *(const uint16_t *)(image + 6), *end = at + *(const uint64_t *)(image + 8);
+	for (; at < end; at += *(const uint32_t *)(at + 4) + size) {
+		size = *(const uint64_t *)(at + 8);
+		bytes = *(const uint16_t *)at == 2 ? arrays_of(at + *(const uint32_t *)(at + 4)) : 0;
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+static CUresult load(CUlibrary *library, const void *module, uint64_t cost)
 {
 	struct CUctx_st *context = fg_context();
-	if (fg_ready() != CUDA_SUCCESS)
-		return fg_ready();
-	if (!context)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!library || !what)
-		return CUDA_ERROR_INVALID_VALUE;
 	struct CUlib_st *l = calloc(1, sizeof *l);
-	*l = (struct CUlib_st){.context = context, .cost = mib_of("FAKEGPU_LIBRARY")};
+	*l = (struct CUlib_st){.module = module, .context = context, .cost = cost};
 	pthread_mutex_lock(&fake.mutex);
-	CUresult r = add_cost(context, l->cost);
+	CUresult r = fg_context_lives(context) ? add_cost(context, l->cost) : CUDA_ERROR_INVALID_CONTEXT;
 	if (r == CUDA_SUCCESS) {
 		l->next = libraries;
 		libraries = *library = l;
@@ -75,18 +106,46 @@ static CUresult load(CUlibrary *library, const void *what)
 	return r;
 }
 
+CUresult fg_module_open(const void *module, const void *image)
+{
+	CUlibrary l;
+	return load(&l, module, fg_pages(arrays_of(image)));
+}
+
+void fg_module_close(const void *module)
+{
+	pthread_mutex_lock(&fake.mutex);
+	struct CUlib_st *l = libraries;
+	while (l && l->module != module)
+		l = l->next;
+	pthread_mutex_unlock(&fake.mutex);
+	if (l)
+		cuLibraryUnload(l);
+}
+
+static CUresult load_library(CUlibrary *library, const void *image, uint64_t arrays)
+{
+	if (fg_ready() != CUDA_SUCCESS)
+		return fg_ready();
+	if (!fg_context())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!library || !image)
+		return CUDA_ERROR_INVALID_VALUE;
+	return load(library, NULL, mib_of("FAKEGPU_LIBRARY") + arrays);
+}
+
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, int *jit, void **jit_values, unsigned int jit_count,
 			   int *options, void **values, unsigned int count)
 {
 	(void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
-	return load(library, code);
+	return load_library(library, code, code ? fg_pages(arrays_of(code)) : 0);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, int *jit, void **jit_values, unsigned int jit_count,
 			       int *options, void **values, unsigned int count)
 {
 	(void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
-	return load(library, path);
+	return load_library(library, path, 0);
 }
 
 /* The kernel itself is good for nothing yet. */

@@ -174,13 +174,14 @@ int fg_pool_free(CUdeviceptr pointer)
 /* Plain memory may be freed this way, too, as pooled memory may be by cuMemFree. */
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-	struct CUgraph_st *graph = fg_ready() == CUDA_SUCCESS ? fg_recorded(stream) : NULL;
-	if (!graph)
+	if (fg_ready() != CUDA_SUCCESS || !fg_recorded(stream))
 		return cuMemFree_v2(pointer);
 	pthread_mutex_lock(&fake.mutex);
-	fg_graph_add_free(graph, pointer);
+	struct CUgraph_st *graph = fg_recorded(stream); /* another thread may have ended the capture */
+	if (graph)
+		fg_graph_add_free(graph, pointer);
 	pthread_mutex_unlock(&fake.mutex);
-	return CUDA_SUCCESS;
+	return graph ? CUDA_SUCCESS : cuMemFree_v2(pointer);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
@@ -247,10 +248,11 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 	int host = props && props->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && fg_generation >= 12020;
 	/* Managed memory is not put anywhere before it is touched, which nobody does here: it is reserved and takes nothing. */
 	host |= props && props->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED && props->location.type == CU_MEM_LOCATION_TYPE_NONE && fg_generation >= 13000;
-	if (!pool || !props || (!host && (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(props->location.id))))
+	int ordinal = host || !props ? -1 : fg_ordinal_of(props->location);
+	if (!pool || !props || (!host && !fg_gpu(ordinal)))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct CUmemPoolHandle_st *p = calloc(1, sizeof *p);
-	*p = (struct CUmemPoolHandle_st){.ordinal = host ? -1 : props->location.id, .alive = 1};
+	*p = (struct CUmemPoolHandle_st){.ordinal = ordinal, .alive = 1};
 	pthread_mutex_lock(&fake.mutex);
 	p->next = created;
 	created = p;

@@ -2,11 +2,13 @@
 /*
  * cuda_sparse.c: physical memory mapped into sparse arrays. It stays taken until it is unmapped or the array goes, also
  * when its handle was released. An unmapping takes away what lies wholly in it. Alignment is not checked.
+ * A list that is refused has been carried out up to the entry that is wrong; with FAKEGPU_SPARSE=whole, not at all.
  */
 #include "cuda_exports.h"
 #include "cuda_fake.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct mapped {
 	CUarrayMapInfo what;
@@ -76,6 +78,26 @@ static CUresult apply(const CUarrayMapInfo *what)
 	return CUDA_SUCCESS;
 }
 
+/* Whether the handles of all entries are to be found (under fake.mutex). */
+static int names_handles(const CUarrayMapInfo *list, unsigned int count)
+{
+	for (unsigned int i = 0; i < count; i++) {
+		if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP)
+			continue;
+		struct physical *p = fg_handle_map(list[i].memHandle.memHandle);
+		if (!p)
+			return 0;
+		fg_handle_unmap(p);
+	}
+	return 1;
+}
+
+static int is_refused_whole(const CUarrayMapInfo *list, unsigned int count)
+{
+	const char *how = getenv("FAKEGPU_SPARSE");
+	return how && !strcmp(how, "whole") && !names_handles(list, count);
+}
+
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned int count, CUstream stream)
 {
 	(void)stream;
@@ -87,6 +109,8 @@ CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned int count, CUstream s
 			return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = list ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&fake.mutex);
+	if (r == CUDA_SUCCESS && is_refused_whole(list, count))
+		r = CUDA_ERROR_INVALID_HANDLE;
 	for (unsigned int i = 0; r == CUDA_SUCCESS && i < count; i++)
 		r = apply(&list[i]);
 	pthread_mutex_unlock(&fake.mutex);

@@ -188,10 +188,12 @@ uint64_t fg_timeline_when(int minor, uint64_t ticket, uint64_t recorded_ns)
 FG_EXPORT uint64_t fakegpu_now(void);
 FG_EXPORT void fakegpu_sleep_until(uint64_t ns);
 FG_EXPORT uint64_t fakegpu_had(int minor, int place);
+FG_EXPORT void fakegpu_expect_heir(void);
+FG_EXPORT void fakegpu_leave(void);
 
 /*
- * For test builds of what is under test, and their programs: this clock, and what a device has done
- * for the process at a place of it.
+ * For test builds of what is under test, and their programs: this clock, what a device has done for
+ * the processes at a place of it, and how a process hands its place to the next one.
  */
 uint64_t fakegpu_now(void)
 {
@@ -207,4 +209,14 @@ uint64_t fakegpu_had(int minor, int place)
 {
 	struct fg_timeline *l = line_of(minor);
 	return l && place >= 0 && place < FG_PLACES ? l->lane[place].done : 0;
+}
+
+void fakegpu_expect_heir(void)
+{
+	fg_clock_expect_heir();
+}
+
+void fakegpu_leave(void)
+{
+	fg_clock_leave();
 }

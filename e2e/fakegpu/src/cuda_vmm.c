@@ -3,6 +3,8 @@
  * cuda_vmm.c: physical handles and mappings. Memory goes back when the last handle
  * is released and the last mapping is gone, in whatever order. A shareable handle is a
  * file that says what memory it stands for; that it outlives its exporter is not modelled.
+ * A range that cuts a mapping leaves that one as it is; with FAKEGPU_UNMAP=cut it unmaps all of it, with "refuse"
+ * nothing is unmapped.
  */
 #define _GNU_SOURCE
 #include "cuda_exports.h"
@@ -10,6 +12,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -79,10 +82,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 	if (!handle || !prop || flags || !bytes || bytes % FG_PAGE || prop->type != 1)
 		return CUDA_ERROR_INVALID_VALUE;
 	int host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && fg_generation >= 12000;
-	if (!host && (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !fg_gpu(prop->location.id)))
+	int ordinal = host ? -1 : fg_ordinal_of(prop->location);
+	if (!host && !fg_gpu(ordinal))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct physical *p = calloc(1, sizeof *p);
-	*p = (struct physical){.size = bytes, .location = prop->location, .ordinal = host ? -1 : prop->location.id, .references = 1};
+	*p = (struct physical){.size = bytes, .location = prop->location, .ordinal = ordinal, .references = 1};
 	pthread_mutex_lock(&fake.mutex);
 	CUresult r = fg_injected("cuMemCreate");
 	if (r == CUDA_SUCCESS && !host)
@@ -196,6 +200,20 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes)
 	return pointer && bytes ? fg_ready() : CUDA_ERROR_INVALID_VALUE;
 }
 
+static int is_touched(const struct mapping *m, CUdeviceptr pointer, size_t bytes)
+{
+	return m->at < pointer + bytes && m->at + m->size > pointer;
+}
+
+/* Whether something is mapped in a range (under fake.mutex). */
+static int is_any_touched(CUdeviceptr pointer, size_t bytes)
+{
+	const struct mapping *m = mappings;
+	while (m && !is_touched(m, pointer, bytes))
+		m = m->next;
+	return m != NULL;
+}
+
 CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
@@ -206,7 +224,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
 	struct mapping *m = calloc(1, sizeof *m);
 	pthread_mutex_lock(&fake.mutex);
 	struct physical *p = find(handle);
-	int ok = p && bytes <= p->size;
+	int ok = p && bytes <= p->size && !is_any_touched(pointer, bytes);
 	if (ok) {
 		*m = (struct mapping){.at = pointer, .size = bytes, .of = p, .next = mappings};
 		mappings = m;
@@ -232,15 +250,32 @@ void fg_handle_unmap(struct physical *of)
 	drop_if_unused(of);
 }
 
+static int is_within(const struct mapping *m, CUdeviceptr pointer, size_t bytes)
+{
+	return m->at >= pointer && m->at + m->size <= pointer + bytes;
+}
+
+/* Whether some mapping lies in a range in part (under fake.mutex). */
+static int cuts_a_mapping(CUdeviceptr pointer, size_t bytes)
+{
+	for (const struct mapping *m = mappings; m; m = m->next)
+		if (is_touched(m, pointer, bytes) && !is_within(m, pointer, bytes))
+			return 1;
+	return 0;
+}
+
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
 {
+	const char *how = getenv("FAKEGPU_UNMAP");
+	int cut = how && !strcmp(how, "cut"), refuse = how && !strcmp(how, "refuse");
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
 	int found = 0;
 	pthread_mutex_lock(&fake.mutex);
-	for (struct mapping **at = &mappings; *at;) {
+	int refused = refuse && cuts_a_mapping(pointer, bytes);
+	for (struct mapping **at = &mappings; *at && !refused;) {
 		struct mapping *m = *at;
-		if (m->at < pointer || m->at + m->size > pointer + bytes) {
+		if (!(cut ? is_touched : is_within)(m, pointer, bytes)) {
 			at = &m->next;
 			continue;
 		}

@@ -140,13 +140,17 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 	if (!module || !image)
 		return CUDA_ERROR_INVALID_VALUE;
 	*module = calloc(1, sizeof **module);
-	return CUDA_SUCCESS;
+	CUresult r = fg_module_open(*module, image);
+	if (r != CUDA_SUCCESS)
+		free(*module);
+	return r;
 }
 
 CUresult cuModuleUnload(CUmodule module)
 {
 	if (!module)
 		return CUDA_ERROR_INVALID_HANDLE;
+	fg_module_close(module);
 	while (module->functions) {
 		struct CUfunc_st *f = module->functions;
 		module->functions = f->next;

@@ -40,4 +40,8 @@ int fg_spoils(void);
 /* While a stream is recorded into a graph, launches of `ns` go there: 1; else 0. */
 int fg_capture(CUstream stream, uint64_t ns);
 
+/* Takes what a module's image declares, in the current context, and gives it back (cuda_overhead.c). */
+CUresult fg_module_open(const void *module, const void *image);
+void fg_module_close(const void *module);
+
 #endif

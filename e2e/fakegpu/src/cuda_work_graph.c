@@ -31,16 +31,20 @@ static struct CUgraph_st **recording_of(CUstream stream)
 
 int fg_capture(CUstream stream, uint64_t ns)
 {
-	struct CUgraph_st *g = fg_recorded(stream);
+	if (!fg_recorded(stream))
+		return 0;
+	pthread_mutex_lock(&fake.mutex);
+	struct CUgraph_st *g = fg_recorded(stream); /* another thread may have ended the capture */
 	if (g)
 		fg_graph_add_kernel(g, ns);
+	pthread_mutex_unlock(&fake.mutex);
 	return g != NULL;
 }
 
 struct CUgraph_st *fg_recorded(CUstream stream)
 {
 	struct CUgraph_st **at = recording_of(stream);
-	return at ? *at : NULL;
+	return at ? __atomic_load_n(at, __ATOMIC_RELAXED) : NULL;
 }
 
 int fg_spoils(void)
@@ -152,8 +156,7 @@ CUresult cuStreamIsCapturing(CUstream stream, int *status)
 		return fg_ready();
 	if (!status || !fg_stream(stream))
 		return CUDA_ERROR_INVALID_VALUE;
-	struct CUgraph_st **at = recording_of(stream);
-	*status = at && *at;
+	*status = fg_recorded(stream) != NULL;
 	return CUDA_SUCCESS;
 }
 
@@ -167,21 +170,31 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int wanted)
 	if (fg_ready() != CUDA_SUCCESS)
 		return fg_ready();
 	struct CUgraph_st **at = recording_of(stream);
-	if (!at || *at || capturing || wanted < 0 || wanted > 2)
+	if (!at || wanted < 0 || wanted > 2)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	*at = fg_graph_new();
-	if (wanted == 0)
+	pthread_mutex_lock(&fake.mutex);
+	int begins = !*at && !capturing;
+	if (begins)
+		__atomic_store_n(at, fg_graph_new(), __ATOMIC_RELAXED);
+	if (begins && wanted == 0)
 		__atomic_store_n(&capturing, *at, __ATOMIC_RELEASE);
-	return CUDA_SUCCESS;
+	pthread_mutex_unlock(&fake.mutex);
+	return begins ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
-	struct CUgraph_st **at = recording_of(stream), *g = at ? *at : NULL;
-	if (!g || !graph)
+	struct CUgraph_st **at = recording_of(stream);
+	if (!at || !graph)
 		return CUDA_ERROR_INVALID_VALUE;
-	*at = NULL;
-	__atomic_store_n(&capturing, NULL, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&fake.mutex);
+	struct CUgraph_st *g = *at;
+	if (g)
+		__atomic_store_n(&capturing, NULL, __ATOMIC_RELEASE);
+	__atomic_store_n(at, NULL, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&fake.mutex);
+	if (!g)
+		return CUDA_ERROR_INVALID_VALUE;
 	*graph = g->spoiled ? NULL : g;
 	return g->spoiled ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }

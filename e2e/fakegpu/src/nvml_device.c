@@ -208,6 +208,26 @@ DECLARE(nvmlDeviceGetMemoryInfo_v2, nvmlDevice_t device, nvmlMemory_v2_t *memory
 	return NVML_SUCCESS;
 }
 
+/* By device, in this process alone: the machine's cgroups are not modelled. */
+static nvmlSetMemoryLimits_v1_t memory_limits[FG_MAX_DEVICES];
+
+DECLARE(nvmlDeviceSetMemoryLimits_v1, nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
+{
+	CHECK_DEVICE(device, limits && limits->nameSpace);
+	memory_limits[device->gpu.minor] = *limits;
+	return NVML_SUCCESS;
+}
+
+DECLARE(nvmlDeviceGetMemoryLimits_v1, nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits)
+{
+	CHECK_DEVICE(device, limits && limits->nameSpace);
+	const nvmlSetMemoryLimits_v1_t *set = &memory_limits[device->gpu.minor];
+	limits->softLimit = set->softLimit;
+	limits->hardLimit = set->nameSpace ? set->hardLimit : NVML_DEVICE_MEMORY_LIMIT_MAX;
+	limits->currentUsed = used_now(device);
+	return NVML_SUCCESS;
+}
+
 /* The real library answers only where GPUs are NUMA nodes; the fake tells the topology's numa=. */
 DECLARE(nvmlDeviceGetNumaNodeId, nvmlDevice_t device, unsigned int *node)
 {

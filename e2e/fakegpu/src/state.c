@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x3155504745414b46ULL /* "FKAEGPU1" */
-#define VERSION 7
+#define VERSION 8
 #define SLOT_LOCK_BASE 4096 /* byte of slot 0's lock; byte 0 is the mutex */
 
 static struct {

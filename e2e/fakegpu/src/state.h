@@ -88,6 +88,8 @@ struct fg_process {
 	uint64_t used[FG_MAX_DEVICES]; /* bytes, by minor */
 	uint64_t asked[FG_MAX_DEVICES]; /* bytes that calls under way have yet to take: see cuda_watch.c */
 	uint64_t busy_ns[FG_MAX_DEVICES];
+	uint32_t checkpoint, unused; /* CUprocessState: see cuda_checkpoint.c */
+	uint64_t saved[FG_MAX_DEVICES]; /* bytes off the device while it is checkpointed */
 };
 
 struct fg_state {

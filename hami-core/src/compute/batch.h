@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "compute/spans.h"
+#include "compute/contexts.h"
 #include "model/costs.h"
 
 #define BATCH_LAUNCHES 4096 /* most launches between two checkpoints */
@@ -30,9 +30,11 @@ struct batch {
 	int open;
 	uint32_t seed;      /* 0: the thread has had no batch yet */
 	CUcontext context;
-	CUstream other;     /* one more stream known to be of that context */
-	uint64_t guess;     /* what the last launch was paid that nothing is known of */
+	uint64_t rest;      /* of the size, where a wait ended the batch before */
+	uint64_t last;      /* what the batch before was paid by estimate */
 	int64_t claimed;    /* taken from the balance when it began */
+	uint64_t waits_ns; /* the program waits for its work since then; 0: it does not */
+	int unsettled;      /* it has launched since it last found all of its work settled */
 	int device;
 	struct span span;
 } __attribute__((aligned(64)));
@@ -65,5 +67,28 @@ static inline int batch_try_count(CUstream stream, uint64_t key)
 	b->launches++;
 	return 1;
 }
+
+/* Ends a batch: the thread is nowhere from here on. */
+void batch_reset(struct batch *b);
+/*
+ * A batch that cannot be ended where it began: its estimate stands, and it is paid at once. Calls
+ * no driver.
+ */
+void batch_abandon(struct batch *b);
+/*
+ * Ends an open batch without a further launch, so that no pause of the program is in it. Its last
+ * launch was made by then. Nothing where none is open.
+ */
+void batch_close(struct batch *b, uint64_t launched_ns);
+/*
+ * Hands a batch over to be measured: its events are made by now, or cannot be. What is paid for it
+ * by estimate stays paid until then.
+ */
+void batch_hand_over(struct batch *b, int measured);
+
+/* Whether a batch launches on a stream. */
+int batch_is_on_stream(const struct span *s, CUstream stream);
+/* Adds a stream to a batch's. 0: it has enough of them. */
+int batch_add_stream(struct span *s, CUstream stream);
 
 #endif

@@ -65,6 +65,11 @@ struct vgpu_pace *budget_of(int device)
 	return &region_mapping()->ext.pace[device];
 }
 
+uint32_t *budget_guess_word(int device)
+{
+	return &region_mapping()->ext.new_ns[device];
+}
+
 struct vgpu_turn *budget_turn(int device)
 {
 	return &region_mapping()->ext.turn[device];

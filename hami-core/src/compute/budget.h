@@ -69,6 +69,9 @@ int64_t budget_refill(int device, unsigned percent, uint64_t now_ns);
 /* Takes from a device's balance if it is not negative; 0 when it is: somebody else was faster. */
 int budget_claim(int device, int64_t ns);
 
+/* What launches took lately of which nothing was known, as somebody wrote it there. */
+uint32_t *budget_guess_word(int device);
+
 /* Adds to a device's balance; negative: takes. */
 void budget_add(int device, int64_t ns);
 

@@ -2,7 +2,9 @@
 #include "compute/contexts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "compute/guess.h"
 #include "context/current.h"
 #include "settings/settings.h"
 
@@ -14,6 +16,74 @@ static struct {
 	struct compute_context *entry[CONTEXTS_MOST];
 	int count;
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+void compute_context_count_open(struct compute_context *p, uint32_t generation, uint64_t size)
+{
+	pthread_mutex_lock(&p->mutex);
+	if (p->generation == generation)
+		p->open_ns += size;
+	pthread_mutex_unlock(&p->mutex);
+}
+
+void compute_context_uncount_open(struct compute_context *p, uint32_t generation, uint64_t size)
+{
+	pthread_mutex_lock(&p->mutex);
+	if (p->generation == generation)
+		p->open_ns -= size;
+	pthread_mutex_unlock(&p->mutex);
+}
+
+/*
+ * What is still in flight and was never measured: from when on, and what is paid of all that is in
+ * flight (needs the mutex).
+ */
+static struct unmeasured_work unmeasured_work_of(const struct compute_context *p)
+{
+	struct unmeasured_work rest = {.device = p->device};
+	for (uint64_t n = p->first; n < p->next; n++) {
+		const struct span *s = &p->ring[n % SPANS_MOST];
+		if (s->settled || s->free)
+			continue;
+		rest.paid_ns += s->paid;
+		if (s->predicted == PACE_UNKNOWN &&
+		    (!rest.since_ns || s->opened_ns < rest.since_ns))
+			rest.since_ns = s->opened_ns;
+	}
+	return rest;
+}
+
+/* What was in flight and not known will not be measured any more (needs the mutex). */
+static void forget_guesses(const struct compute_context *p)
+{
+	for (uint64_t n = p->first; n < p->next; n++) {
+		const struct span *s = &p->ring[n % SPANS_MOST];
+		if (!s->settled && s->predicted == PACE_UNKNOWN)
+			guess_end(p->device, 0);
+	}
+}
+
+void compute_context_reset(struct compute_context *p, CUcontext context, int device,
+			   unsigned percent, struct unmeasured_work *rest)
+{
+	pthread_mutex_lock(&p->mutex);
+	if (rest)
+		*rest = unmeasured_work_of(p);
+	forget_guesses(p);
+	__atomic_add_fetch(&p->generation, 1, __ATOMIC_RELEASE);
+	p->context = context;
+	p->device = device;
+	p->percent = percent;
+	p->first = p->next = 1;
+	p->queued = p->open_ns = p->head_ns = p->looked_ns = p->anchor_ns = 0;
+	__atomic_store_n(&p->measured, 0, __ATOMIC_RELAXED);
+	p->pooled = p->made = 0;
+	p->anchor = NULL;
+	p->line = (struct pace_line){0};
+	p->preempt = (struct preempt){0};
+	p->heartbeat = (struct heartbeat){.looking = p->heartbeat.looking};
+	memset(p->ended, 0, sizeof p->ended);
+	pthread_mutex_unlock(&p->mutex);
+}
 
 /* Needs the mutex. */
 static struct compute_context *find_context(CUcontext context)
@@ -29,14 +99,20 @@ static struct compute_context *add_context(void)
 	struct compute_context *p = self.count < CONTEXTS_MOST ? calloc(1, sizeof *p) : NULL;
 	if (p) {
 		pthread_mutex_init(&p->mutex, NULL);
-		self.entry[self.count++] = p;
+		self.entry[self.count] = p;
+		__atomic_store_n(&self.count, self.count + 1, __ATOMIC_RELAXED);
 	}
 	return p;
 }
 
+int contexts_exist(void)
+{
+	return __atomic_load_n(&self.count, __ATOMIC_RELAXED) != 0;
+}
+
 struct compute_context *contexts_find(CUcontext context)
 {
-	if (!context)
+	if (!context || !contexts_exist())
 		return NULL;
 	pthread_mutex_lock(&self.mutex);
 	struct compute_context *p = find_context(context);
@@ -63,6 +139,14 @@ struct compute_context *contexts_get(CUcontext context)
 	if (!p && ((p = find_context(NULL)) || (p = add_context())))
 		compute_context_reset(p, context, device < 0 ? 0 : device,
 				      device < 0 ? 100 : settings_cores(device), NULL);
+	pthread_mutex_unlock(&self.mutex);
+	return p;
+}
+
+struct compute_context *contexts_at(int i)
+{
+	pthread_mutex_lock(&self.mutex);
+	struct compute_context *p = i < self.count ? self.entry[i] : NULL;
 	pthread_mutex_unlock(&self.mutex);
 	return p;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compute/heartbeat.h"
 
+#include "compute/budget.h"
+#include "compute/contexts.h"
 #include "driver/resolve.h"
 #include "platform/prim.h"
 
@@ -93,7 +95,17 @@ uint64_t heartbeat_count_preemptions(struct compute_context *p, uint64_t now_ns)
 {
 	pthread_mutex_lock(&p->mutex);
 	const struct heartbeat *m = &p->heartbeat;
-	uint64_t others = p->preempt.pieces + (m->mark && m->sent_ns + WAITS_NS < now_ns);
+	uint64_t others = p->preempt.shared_ns + (m->mark && m->sent_ns + WAITS_NS < now_ns);
 	pthread_mutex_unlock(&p->mutex);
 	return others;
+}
+
+struct work_in_flight heartbeat_look(struct compute_context *p, uint64_t now, int for_others)
+{
+	struct work_in_flight f = spans_in_flight(p, now);
+	if (f.spans && (f.shared || for_others))
+		heartbeat_poll(p);
+	if (f.spans)
+		budget_add(p->device, spans_harvest(p, budget_of(p->device), now));
+	return spans_in_flight(p, now);
 }

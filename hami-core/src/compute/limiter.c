@@ -8,10 +8,10 @@
 #include "compute/batch.h"
 #include "compute/borrow.h"
 #include "compute/lease.h"
+#include "compute/guess.h"
 #include "compute/heartbeat.h"
 #include "context/capture.h"
 #include "model/pace.h"
-#include "compute/contexts.h"
 #include "platform/prim.h"
 #include "driver/resolve.h"
 #include "settings/settings.h"
@@ -19,8 +19,7 @@
 #include "compute/turn_queue.h"
 
 #define LOOK_NS 200000ULL       /* between two looks whether others have the device */
-#define WATCH_LEAST_NS 20000ULL /* between two looks while a program waits for new work */
-#define WATCH_MOST_NS 1000000000ULL /* then its wait is the driver's alone */
+#define ALONE_LOOK_NS 1000000ULL /* where nobody else has had it lately */
 #define RETRY_NS 10000000ULL    /* between two looks whether the limits can be read by now */
 /* a kernel may wait for one that we hold back: then let go */
 #define AHEAD_PATIENCE_NS 500000000ULL
@@ -35,19 +34,10 @@ static struct {
 	pthread_mutex_t mutex; /* for the start */
 	int mode;
 	int many; /* more than one device: a thread may change devices between launches */
+	int blocking; /* a launch returns when its work has ended */
 	uint32_t seeds; /* given to threads: their batches differ */
 	uint64_t retry_ns; /* not before then is it decided again; 0: it has not been tried */
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-_Thread_local struct batch thread_batch __attribute__((tls_model("initial-exec"))) = {
-	.only = BATCH_NO_STREAM};
-
-CUcontext batch_current_context(void)
-{
-	CUcontext context = NULL;
-	fn_cuCtxGetCurrent get = ORIGINAL(cuCtxGetCurrent);
-	return get && get(&context) == CUDA_SUCCESS ? context : NULL;
-}
 
 static int has_limited_share(void)
 {
@@ -75,7 +65,11 @@ static int decide_mode(void)
 	if (!self.mode) {
 		const int32_t *word = gate == GATE_LIMITED ? budget_monitor_word() : NULL;
 		int mode = !word ? MODE_OPEN : has_limited_share() ? MODE_LIMITED : MODE_WATCHED;
+		const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+		self.blocking = blocking && atoi(blocking);
 		self.many = word && budget_device_count() != 1;
+		if (mode == MODE_LIMITED)
+			atexit(limiter_settle_at_exit); /* runs before the driver is gone */
 		if (mode != MODE_LIMITED)
 			__atomic_store_n(&limiter_word, word ? word : &never, __ATOMIC_RELEASE);
 		__atomic_store_n(&self.mode, mode, __ATOMIC_RELEASE);
@@ -102,7 +96,7 @@ static uint64_t wait_as_holder(const struct compute_context *p, const struct wor
 	if (wait || !patient)
 		return wait;
 	/* the first kernels may take any time: else hundreds would be queued unpaid */
-	if (f->unknown > 1 && !compute_context_measured_guess(p))
+	if (f->unknown > 1 && !__atomic_load_n(&p->measured, __ATOMIC_RELAXED))
 		return LOOK_NS;
 	return pace_queue_wait(f->ns, f->spans);
 }
@@ -116,13 +110,13 @@ static int wait_for_turn(struct compute_context *p, uint64_t cost)
 {
 	uint64_t batch = cost > PACE_BATCH_NS ? cost : PACE_BATCH_NS,
 		 patience = prim_now() + AHEAD_PATIENCE_NS;
+	int waited = 0;
 	for (;;) {
 		budget_wait_for_monitor();
 		if (!budget_is_enforced())
 			return 0;
 		uint64_t now = prim_now();
-		budget_add(p->device, spans_harvest(p, budget_of(p->device), now));
-		struct work_in_flight f = spans_in_flight(p, now);
+		struct work_in_flight f = heartbeat_look(p, now, waited++);
 		uint64_t wait = lease_wait(p->device, &f, now);
 		if (!wait)
 			wait = wait_as_holder(p, &f, batch, now < patience, now);
@@ -130,65 +124,55 @@ static int wait_for_turn(struct compute_context *p, uint64_t cost)
 			lease_extend(p->device, now + f.ns + batch, f.unknown || !cost, now);
 			return 1;
 		}
-		if (f.sliced)
-			heartbeat_poll(p);
-		uint64_t most = f.sliced ? LOOK_NS : PACE_SLICE_NS;
+		uint64_t most = f.sliced || f.shared ? LOOK_NS
+				: f.spans	     ? ALONE_LOOK_NS
+						     : PACE_SLICE_NS;
 		prim_sleep_until(now + (wait < most ? wait : most));
 	}
-}
-
-/* Ends a batch: the thread is nowhere from here on. */
-static void reset_batch(struct batch *b)
-{
-	b->open = 0;
-	b->compute_context = NULL;
-	b->only = BATCH_NO_STREAM;
-}
-
-/*
- * A batch that cannot be ended where it began: its estimate stands, and it is paid at once. Calls
- * no driver.
- */
-static void abandon_batch(struct batch *b)
-{
-	if (!batch_is_stale(b))
-		span_release_event(b->compute_context, b->span.start);
-	if (!b->span.free)
-		budget_add(b->device, b->claimed - (int64_t)b->sum);
-	reset_batch(b);
 }
 
 static void thread_ends(void *batch)
 {
 	struct batch *b = batch;
 	if (b->open)
-		abandon_batch(b);
+		batch_abandon(b);
 	b->seed = 0; /* who launches still, in another such function, is called once more */
+}
+
+/*
+ * The size of the thread's next batch: what a wait has left of the last one, so that every launch
+ * is the last of a batch now and then.
+ */
+static uint64_t choose_size(struct batch *b)
+{
+	return b->rest ? b->rest : pace_batch_size(&b->seed);
 }
 
 /* Begins a batch. 0 when this launch is none of ours to limit. */
 static int open_batch(struct batch *b, const struct launch *l, CUcontext context)
 {
 	struct compute_context *p = capture_is_active(l->stream) ? NULL : contexts_get(context);
-	reset_batch(b);
+	batch_reset(b);
 	if (!p)
 		return 0;
-	uint32_t generation = compute_context_generation(p), seed = b->seed;
+	uint32_t generation = compute_context_generation(p);
 	if (p->percent == 100) {
 		*b = (struct batch){.only = BATCH_NO_STREAM,
 				    .compute_context = p,
 				    .generation = generation,
 				    .context = context,
 				    .before = l->key,
-				    .seed = seed};
+				    .seed = b->seed};
 		return 0;
 	}
-	uint64_t cost = cost_of(l->key, l->before);
-	int free = !wait_for_turn(p, cost);
-	if (!seed) {
-		seed = __atomic_add_fetch(&self.seeds, 1, __ATOMIC_RELAXED);
+	if (!b->seed) {
+		b->seed = __atomic_add_fetch(&self.seeds, 1, __ATOMIC_RELAXED);
 		prim_at_thread_end(thread_ends, b);
 	}
+	uint64_t cost = cost_of(l->key, l->before), size = choose_size(b),
+		 /* the process may end before the next checkpoint */
+		 claim = cost > b->last ? cost : b->last;
+	int free = !wait_for_turn(p, claim);
 	/* the thread may change devices, and with them where the default streams are */
 	int changes = self.many && !stream_is_made(l->stream);
 	*b = (struct batch){.open = 1,
@@ -199,12 +183,13 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
 			    .context = context,
 			    .device = p->device,
 			    .before = l->key,
-			    .seed = seed,
-			    .claimed = free ? 0 : (int64_t)cost};
-	b->size = pace_batch_size(&b->seed);
-	b->span = (struct span){.stream = l->stream, .opened_ns = prim_now(), .free = free};
-	b->span.charged_then = span_begin_timeline(p, l->stream);
-	b->span.after = span_find_running(p, l->stream);
+			    .seed = b->seed,
+			    .size = size,
+			    .unsettled = 1,
+			    .claimed = free ? 0 : (int64_t)claim};
+	b->span = (struct span){.opened_ns = prim_now(), .free = free};
+	compute_context_count_open(p, generation, size);
+	span_begin(p, &b->span, l->stream);
 	return 1;
 }
 
@@ -212,17 +197,13 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
  * Whether a launch works where the batch is: in its context, as far as is asked, and always on its
  * device.
  */
-static int stays_in_context(struct batch *b, CUstream stream)
+static int stays_in_context(const struct batch *b, CUstream stream)
 {
 	if (batch_is_stale(b))
 		return 0;
-	if (!self.many ||
-	    (stream_is_made(stream) && (stream == b->span.stream || stream == b->other)))
+	if (!self.many || (stream_is_made(stream) && batch_is_on_stream(&b->span, stream)))
 		return 1;
-	if (current_stream_context(stream) != b->context)
-		return 0;
-	b->other = stream_is_made(stream) ? stream : b->other;
-	return 1;
+	return current_stream_context(stream) == b->context;
 }
 
 /* Nothing is limited where the launch works, as far as is known at a glance. */
@@ -236,17 +217,10 @@ static int is_unlimited_here(const struct batch *b, CUstream stream)
 static int count_launch(struct batch *b, struct launch *l)
 {
 	l->cost = cost_of(l->key, l->before);
-	b->span.unmeasured |= b->span.stream != l->stream;
-	b->guess = l->cost ? 0 : compute_context_guess(b->compute_context);
-	b->sum += l->cost ? l->cost : b->guess;
+	b->sum += l->cost ? l->cost : guess_of(b->device);
 	b->launches++;
-	return !l->cost || l->graph || b->sum >= b->size || b->launches >= BATCH_LAUNCHES;
-}
-
-static int is_stream_idle(CUstream stream)
-{
-	fn_cuStreamQuery query = ORIGINAL(cuStreamQuery);
-	return query && query(stream) == CUDA_SUCCESS;
+	return !l->cost || l->graph || self.blocking || b->sum >= b->size ||
+	       b->launches >= BATCH_LAUNCHES;
 }
 
 /* The slow way of a launch: it begins a batch, or ends one, or both. */
@@ -257,13 +231,12 @@ static void begin_or_end_batch(struct batch *b, struct launch *l, CUcontext cont
 		if (!open_batch(b, l, context))
 			return;
 		ends = count_launch(b, l);
-		if (!ends && !b->span.after) /* where the stream is before the launch */
+		if (!ends && !b->span.after) /* where the device is before the launch */
 			b->span.start = span_record_event(b->compute_context, l->stream);
 	}
 	l->checkpoint = ends;
 	if (!ends || capture_is_active(l->stream))
 		return;
-	l->idle = !l->cost && is_stream_idle(l->stream);
 	l->mid = span_record_event(b->compute_context, l->stream);
 	l->mid_ns = prim_now();
 }
@@ -282,17 +255,12 @@ void limiter_before(struct launch *l)
 	l->before = b->before;
 	b->before = l->key;
 	if (b->open && !stays_in_context(b, l->stream))
-		abandon_batch(b);
+		batch_abandon(b);
+	/* one of which nothing is known is measured by itself */
+	if (b->open && (!cost_of(l->key, l->before) || !batch_add_stream(&b->span, l->stream)))
+		batch_close(b, prim_now());
 	if (b->open ? !count_launch(b, l) : is_unlimited_here(b, l->stream))
 		return;
-	/*
-	 * measured alone: the batch may hold a pause of the program, and only known costs bound
-	 * that
-	 */
-	if (b->open && !l->cost) {
-		b->sum -= b->guess;
-		abandon_batch(b);
-	}
 	int before = capture_relax();
 	CUcontext context = b->open ? b->context : current_stream_context(l->stream);
 	int entered = current_push(context);
@@ -301,16 +269,14 @@ void limiter_before(struct launch *l)
 	capture_restore(before);
 }
 
-/*
- * The host's time for a launch that found the device idle, and how much of it was for certain no
- * work of the device's.
- */
-static void note_delay(struct span *s, const struct launch *l)
+/* The launch's stream becomes the batch's first: its end is taken first, and gives the sample. */
+static void move_to_front(struct span *s, CUstream stream)
 {
-	/* else the launch may have waited for its work */
-	int working = l->idle && !is_stream_idle(l->stream);
-	s->late_ns = l->mid && span_event_passed(l->mid) ? prim_now() - l->mid_ns : 0;
-	s->loading_ns = working ? s->late_ns : 0;
+	for (int i = 0; i < s->streams; i++)
+		if (s->stream[i] == stream) {
+			s->stream[i] = s->stream[0];
+			s->stream[0] = stream;
+		}
 }
 
 /*
@@ -320,21 +286,21 @@ static void note_delay(struct span *s, const struct launch *l)
 static void close_batch(struct batch *b, const struct launch *l, CUresult result)
 {
 	struct span *s = &b->span;
+	/* the launch found the device idle; else it may have waited for work */
+	int idle = l->mid && !self.blocking && span_event_passed(l->mid);
+	s->late_ns = idle ? prim_now() - l->mid_ns : 0;
 	s->mid = l->mid;
-	note_delay(s, l);
 	s->key = result == CUDA_SUCCESS ? l->key : 0;
 	s->before = l->before;
+	s->single = !l->graph;
 	s->predicted = l->cost ? b->sum : PACE_UNKNOWN;
-	s->paid = s->free ? 0 : b->sum;
-	s->end = l->mid ? span_record_event(b->compute_context, l->stream) : NULL;
-	if (s->end) {
-		span_add(b->compute_context, s);
-	} else {
-		span_release_event(b->compute_context, s->start);
-		span_release_event(b->compute_context, s->mid);
-	}
-	budget_add(b->device, b->claimed - (int64_t)s->paid);
-	reset_batch(b);
+	move_to_front(s, l->stream);
+	if (!l->mid)
+		span_discard(b->compute_context, s);
+	int measured = l->mid && span_end(b->compute_context, s);
+	uint64_t now = prim_now(); /* the host may have been held up on the way */
+	s->launched_ns = self.blocking ? l->mid_ns : now;
+	batch_hand_over(b, measured);
 }
 
 CUresult limiter_after(struct launch *l, CUresult result)
@@ -343,7 +309,7 @@ CUresult limiter_after(struct launch *l, CUresult result)
 	if (!l->checkpoint || !b->open)
 		return result;
 	if (batch_is_stale(b)) {
-		abandon_batch(b);
+		batch_abandon(b);
 		return result;
 	}
 	int before = capture_relax(), entered = current_push(b->context);
@@ -362,96 +328,7 @@ void limiter_pay_by_estimate(struct launch *l)
 		span_release_event(b->compute_context, l->mid);
 	l->checkpoint = 0;
 	l->mid = NULL;
-	abandon_batch(b);
-}
-
-static int is_mode_limited(void)
-{
-	return __atomic_load_n(&self.mode, __ATOMIC_ACQUIRE) == MODE_LIMITED;
-}
-
-CUcontext limiter_context_to_settle(CUstream stream)
-{
-	return is_mode_limited() ? current_stream_context(stream) : NULL;
-}
-
-/*
- * How long to sleep until the next look; 0: look no more, because the work ends soon and nobody
- * else is seen. Short at first for work of which nothing is known: its program waits for us, too.
- */
-static uint64_t next_look(const struct work_in_flight *f, int others, uint64_t waited)
-{
-	uint64_t part = waited / 4 > WATCH_LEAST_NS ? waited / 4 : WATCH_LEAST_NS;
-	int soon = f->ns < LOOK_NS * 2;
-	if (!f->lasting || (!others && !f->unknown && soon))
-		return 0;
-	if (f->unknown)
-		return part < LOOK_NS ? part : LOOK_NS;
-	return soon ? LOOK_NS / 3 : LOOK_NS;
-}
-
-static void watch_context(struct compute_context *p, int (*ended)(const void *handle),
-			  const void *handle)
-{
-	uint64_t began = prim_now(), now = began;
-	uint64_t before = heartbeat_count_preemptions(p, began);
-	while (now - began < WATCH_MOST_NS && !ended(handle)) {
-		budget_add(p->device, spans_harvest(p, budget_of(p->device), now));
-		struct work_in_flight f = spans_in_flight(p, now);
-		int others = heartbeat_count_preemptions(p, now) != before;
-		uint64_t look = next_look(&f, others, now - began);
-		if (!look)
-			return;
-		heartbeat_poll(p);
-		prim_sleep_until(now + look);
-		now = prim_now();
-	}
-}
-
-void limiter_watch_until(CUcontext context, int (*ended)(const void *handle), const void *handle)
-{
-	struct compute_context *p = context && is_mode_limited() ? contexts_find(context) : NULL;
-	if (!p || !spans_in_flight(p, 0).lasting)
-		return;
-	int before = capture_relax(), entered = current_push(context);
-	watch_context(p, ended, handle);
-	current_pop(entered);
-	capture_restore(before);
-}
-
-void limiter_settle(CUcontext context)
-{
-	struct compute_context *p = context && is_mode_limited() ? contexts_find(context) : NULL;
-	if (!p || !spans_in_flight(p, 0).spans)
-		return;
-	int before = capture_relax(), entered = current_push(context);
-	uint64_t now = prim_now();
-	budget_add(p->device, spans_harvest(p, budget_of(p->device), now));
-	lease_shorten(p->device, now + spans_in_flight(p, now).ns);
-	current_pop(entered);
-	capture_restore(before);
-}
-
-void limiter_remove_context_begin(struct unmeasured_work *rest, CUcontext context)
-{
-	struct batch *b = &thread_batch;
-	if (b->open && b->context == context && !batch_is_stale(b))
-		abandon_batch(b);
-	contexts_remove(context, rest);
-}
-
-void limiter_remove_context_end(const struct unmeasured_work *rest)
-{
-	uint64_t took = rest->since_ns ? prim_now() - rest->since_ns : 0;
-	if (took > rest->paid_ns)
-		budget_add(rest->device, -(int64_t)(took - rest->paid_ns));
-}
-
-void limiter_remove_context(CUcontext context)
-{
-	struct unmeasured_work rest;
-	limiter_remove_context_begin(&rest, context);
-	limiter_remove_context_end(&rest);
+	batch_abandon(b);
 }
 
 void limiter_after_fork(void)
@@ -462,6 +339,7 @@ void limiter_after_fork(void)
 	limiter_word = &starting;
 	contexts_after_fork();
 	lease_after_fork();
+	guess_after_fork();
 	cost_reset();
 	thread_batch = (struct batch){.only = BATCH_NO_STREAM};
 }

@@ -27,7 +27,6 @@ struct launch {
 	CUevent mid;
 	uint64_t mid_ns; /* by the host's clock */
 	uint64_t cost;   /* 0: not known */
-	int idle;        /* the stream had nothing to do before it, for certain */
 	int checkpoint;  /* the batch ends here */
 };
 
@@ -66,6 +65,12 @@ CUcontext limiter_context_to_settle(CUstream stream);
  */
 void limiter_watch_until(CUcontext context, int (*ended)(const void *handle), const void *handle);
 /*
+ * The program asks whether work has ended: its pause begins. What has ended is paid, and what takes
+ * longer than it looked is paid while it runs. Cheap when asked again and again, but for one that
+ * the driver has answered with yes (`ended`).
+ */
+void limiter_poll(int ended);
+/*
  * What has ended in a context is paid now: the program may end without a further launch. Cheap when
  * nothing is in flight.
  */
@@ -86,6 +91,9 @@ void limiter_remove_context_end(const struct unmeasured_work *rest);
 
 /* A context has gone or is about to, with its events: both of the above at once. */
 void limiter_remove_context(CUcontext context);
+
+/* What this process has launched is paid when it ends: nobody measures it afterwards. */
+void limiter_settle_at_exit(void);
 
 /* In a child after fork: CUDA is gone there. */
 void limiter_after_fork(void);

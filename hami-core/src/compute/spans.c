@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compute/spans.h"
+#include "compute/contexts.h"
 
 #include <string.h>
 
 #include "compute/budget.h"
+#include "compute/guess.h"
 #include "model/costs.h"
 #include "driver/resolve.h"
 #include "platform/prim.h"
@@ -79,14 +80,9 @@ int span_event_passed(CUevent event)
 	return !query || query(event) != CUDA_ERROR_NOT_READY; /* broken is as good as ended */
 }
 
-uint64_t span_begin_timeline(struct compute_context *p, CUstream stream)
+/* The first event of a context's time line. */
+static void begin_timeline(struct compute_context *p, CUstream stream)
 {
-	pthread_mutex_lock(&p->mutex);
-	int there = p->anchor != NULL;
-	uint64_t charged = p->line.charged;
-	pthread_mutex_unlock(&p->mutex);
-	if (there)
-		return charged;
 	CUevent event = span_record_event(p, stream);
 	pthread_mutex_lock(&p->mutex);
 	if (p->anchor) { /* another thread was faster */
@@ -96,42 +92,85 @@ uint64_t span_begin_timeline(struct compute_context *p, CUstream stream)
 		p->anchor_ns = p->line.latest > ANCHOR_BASE_NS ? p->line.latest : ANCHOR_BASE_NS;
 	}
 	pthread_mutex_unlock(&p->mutex);
-	return charged;
 }
 
 /* Whether span `number` is in flight still and has this end (needs the mutex). */
 static int is_in_flight(const struct compute_context *p, uint64_t number, CUevent end)
 {
 	const struct span *s = &p->ring[number % SPANS_MOST];
-	return number >= p->first && number < p->next && !s->settled && s->end == end;
+	return number >= p->first && number < p->next && !s->settled && s->end[0] == end;
 }
 
-uint64_t span_find_running(struct compute_context *p, CUstream stream)
+static int has_ended(const struct span *s)
 {
-	CUevent end = NULL;
-	uint64_t number = 0;
+	for (int i = 0; i < s->streams; i++)
+		if (!span_event_passed(s->end[i]))
+			return 0;
+	return 1;
+}
+
+/* A copy of a span in flight; 0 when it is none. */
+static int copy_span(struct compute_context *p, uint64_t number, struct span *out)
+{
 	pthread_mutex_lock(&p->mutex);
-	for (uint64_t n = p->next; n > p->first && !number; n--)
-		if (p->ring[(n - 1) % SPANS_MOST].stream == stream)
-			number = n - 1;
-	if (number)
-		end = p->ring[number % SPANS_MOST].settled ? NULL
-							   : p->ring[number % SPANS_MOST].end;
+	*out = p->ring[number % SPANS_MOST];
+	int there = is_in_flight(p, number, out->end[0]);
 	pthread_mutex_unlock(&p->mutex);
-	if (!end || span_event_passed(end))
+	return there;
+}
+
+/* Number of the last span that is in flight for certain; 0 when there is none. */
+static uint64_t find_running(struct compute_context *p)
+{
+	struct span s;
+	pthread_mutex_lock(&p->mutex);
+	uint64_t number = p->next > p->first ? p->next - 1 : 0;
+	pthread_mutex_unlock(&p->mutex);
+	if (!number || !copy_span(p, number, &s) || has_ended(&s))
 		return 0;
 	pthread_mutex_lock(&p->mutex);
 	/* else the event may have been another's by then */
-	int still = is_in_flight(p, number, end);
+	int still = is_in_flight(p, number, s.end[0]);
 	pthread_mutex_unlock(&p->mutex);
 	return still ? number : 0;
+}
+
+void span_begin(struct compute_context *p, struct span *s, CUstream stream)
+{
+	pthread_mutex_lock(&p->mutex);
+	int there = p->anchor != NULL;
+	s->charged_then = p->line.charged;
+	s->seen_then = p->preempt.seen_ns;
+	pthread_mutex_unlock(&p->mutex);
+	s->stream[s->streams++] = stream;
+	if (!there)
+		begin_timeline(p, stream);
+	s->after = find_running(p);
 }
 
 static void discard_all(struct compute_context *p, const struct span *s)
 {
 	return_event(p, s->start);
 	return_event(p, s->mid);
-	return_event(p, s->end);
+	for (int i = 0; i < s->streams; i++)
+		return_event(p, s->end[i]);
+}
+
+void span_discard(struct compute_context *p, const struct span *s)
+{
+	pthread_mutex_lock(&p->mutex);
+	discard_all(p, s);
+	pthread_mutex_unlock(&p->mutex);
+}
+
+int span_end(struct compute_context *p, struct span *s)
+{
+	int all = 1;
+	for (int i = 0; i < s->streams; i++)
+		all &= (s->end[i] = span_record_event(p, s->stream[i])) != NULL;
+	if (!all)
+		span_discard(p, s);
+	return all;
 }
 
 static void skip_settled(struct compute_context *p)
@@ -163,6 +202,8 @@ void span_add(struct compute_context *p, const struct span *s)
 	} else {
 		p->ring[p->next++ % SPANS_MOST] = *s;
 		p->queued += s->paid;
+		if (s->predicted == PACE_UNKNOWN)
+			guess_begin(p->device);
 	}
 	pthread_mutex_unlock(&p->mutex);
 }
@@ -190,56 +231,16 @@ struct work_in_flight spans_in_flight(struct compute_context *p, uint64_t now_ns
 		f.sliced |= !s->settled && s->predicted > DEVICE_SLICE_NS;
 		f.lasting |= !s->settled && s->predicted > 4 * DEVICE_SLICE_NS;
 	}
+	f.shared = preempt_is_shared(&p->preempt);
 	pthread_mutex_unlock(&p->mutex);
 	return f;
 }
 
-/*
- * What is still in flight and was never measured: from when on, and what is paid of all that is in
- * flight (needs the mutex).
- */
-static struct unmeasured_work unmeasured_work_of(const struct compute_context *p)
-{
-	struct unmeasured_work rest = {.device = p->device};
-	for (uint64_t n = p->first; n < p->next; n++) {
-		const struct span *s = &p->ring[n % SPANS_MOST];
-		if (s->settled || s->free)
-			continue;
-		rest.paid_ns += s->paid;
-		if (s->predicted == PACE_UNKNOWN &&
-		    (!rest.since_ns || s->opened_ns < rest.since_ns))
-			rest.since_ns = s->opened_ns;
-	}
-	return rest;
-}
-
-void compute_context_reset(struct compute_context *p, CUcontext context, int device,
-			   unsigned percent, struct unmeasured_work *rest)
-{
-	pthread_mutex_lock(&p->mutex);
-	if (rest)
-		*rest = unmeasured_work_of(p);
-	__atomic_add_fetch(&p->generation, 1, __ATOMIC_RELEASE);
-	p->context = context;
-	p->device = device;
-	p->percent = percent;
-	p->first = p->next = 1;
-	p->queued = p->head_ns = p->looked_ns = p->anchor_ns = 0;
-	__atomic_store_n(&p->guess_ns, 0, __ATOMIC_RELAXED);
-	p->pooled = p->made = 0;
-	p->anchor = NULL;
-	p->line = (struct pace_line){0};
-	p->preempt = (struct preempt){0};
-	p->heartbeat = (struct heartbeat){.looking = p->heartbeat.looking};
-	memset(p->ended, 0, sizeof p->ended);
-	pthread_mutex_unlock(&p->mutex);
-}
-
-/*
- * When the events of a span were passed, on the context's time line; 0 where that cannot be told.
- */
+/* When the events of a span were passed, on the context's time line; 0: that cannot be told. */
 struct moments {
-	uint64_t start, mid, end;
+	uint64_t start, mid;
+	uint64_t last; /* the end of the launch after mid, which is on the first stream */
+	uint64_t end;
 };
 
 static uint64_t event_time(CUevent anchor, uint64_t anchor_ns, CUevent event)
@@ -270,7 +271,11 @@ static struct moments moments_of(struct compute_context *p, const struct span *s
 		m.start = p->ended[s->after % SPANS_MOST].end_ns;
 	pthread_mutex_unlock(&p->mutex);
 	m.mid = event_time(anchor, at, s->mid);
-	m.end = event_time(anchor, at, s->end);
+	for (int i = 0; i < s->streams; i++) {
+		uint64_t end = event_time(anchor, at, s->end[i]);
+		m.last = i ? m.last : end;
+		m.end = end > m.end ? end : m.end;
+	}
 	if (s->start || !s->after)
 		m.start = s->start ? event_time(anchor, at, s->start) : m.mid;
 	return m;
@@ -293,42 +298,54 @@ static CUevent move_anchor(struct compute_context *p, CUevent *end, uint64_t end
 }
 
 /*
- * What others had while this was on the device: what was seen of it, else by how much its sample is
- * longer than that kernel alone.
- * Pauses of the program are none of it.
+ * From when on the device can only have worked for a span: its last launch had been made. Before,
+ * it may have stood idle (needs the mutex).
  */
-static uint64_t lost_time_of(const struct span *s, uint64_t measured, uint64_t charge)
+static uint64_t busy_from(const struct compute_context *p, const struct span *s,
+			  const struct moments *m)
 {
-	uint64_t cost = cost_of(s->key, s->before);
-	if (s->others_ns)
-		return s->others_ns;
-	if (measured == PACE_UNKNOWN || measured <= charge || !cost || s->sample <= cost)
-		return 0;
-	double lost = (double)charge * (double)(s->sample - cost) / (double)cost;
-	return lost < (double)(measured - charge) ? (uint64_t)lost : measured - charge;
+	uint64_t opened = s->launched_ns > s->opened_ns ? s->launched_ns - s->opened_ns : 0,
+		 launched = preempt_device_time(&p->preempt, s->launched_ns),
+		 idle = !launched ? opened : launched > m->start ? launched - m->start : 0,
+		 all = m->end - m->start;
+	idle = idle < opened ? idle : opened;
+	return m->start + (idle < all ? idle : all);
+}
+
+/* How much of a span others may have had without being seen (needs the mutex). */
+static uint64_t doubtful_time(const struct compute_context *p, const struct span *s,
+			      const struct moments *m)
+{
+	uint64_t seen = p->preempt.seen_ns - s->seen_then, all = m->end - m->start;
+	int unseen = preempt_is_shared(&p->preempt) && all > seen;
+	return s->others.doubtful_ns + (unseen ? all - seen : 0);
 }
 
 /*
- * What the span is charged, and notes it on the time line; in *measured the GPU time between its
- * start and its end that no other span was charged for (needs the mutex).
+ * What the span is charged, and notes it on the time line. Others in flight are paid by their
+ * estimates, and open ones will be (needs the mutex).
  */
 static uint64_t charge_span(struct compute_context *p, uint64_t number, const struct span *s,
-			    const struct moments *m, uint64_t now_ns, uint64_t *measured)
+			    const struct moments *m, uint64_t now_ns)
 {
+	int known = s->predicted != PACE_UNKNOWN;
+	uint64_t estimate = known ? s->predicted : s->paid;
 	p->ended[number % SPANS_MOST].number = number;
 	p->ended[number % SPANS_MOST].end_ns = m->end;
-	*measured = PACE_UNKNOWN;
-	if (!m->start || !m->end)
-		return pace_charge(PACE_UNKNOWN, s->predicted, s->paid);
-	uint64_t start = pace_work_start(m->start, m->end, s->loading_ns),
-		 rest = pace_uncharged(&p->line, start, m->end, s->charged_then);
-	rest -= s->others_ns < rest ? s->others_ns : rest;
+	if (!m->start || m->end <= m->start)
+		return estimate;
+	uint64_t measured = pace_uncharged(&p->line, m->start, m->end, s->charged_then);
+	measured -= s->others.ns < measured ? s->others.ns : measured;
 	/* no span takes longer than the host has seen it for */
-	uint64_t host = now_ns - s->opened_ns;
-	if (!s->unmeasured)
-		*measured = rest < host ? rest : host;
-	uint64_t charge = pace_charge(*measured, s->predicted, s->paid);
-	pace_note_charge(&p->line, start, m->end, charge);
+	uint64_t host = now_ns - s->opened_ns, busy = busy_from(p, s, m);
+	measured = measured < host ? measured : host;
+	if (!known && measured > estimate + s->late_ns) /* loading code is no work */
+		estimate = measured - s->late_ns;
+	uint64_t charge = estimate > measured + s->others.slack_ns ? measured : estimate,
+		 theirs = preempt_time_between(&p->preempt, busy, m->end).ns;
+	charge += pace_settle(&p->line, busy, m->end, theirs + doubtful_time(p, s, m), charge,
+			      p->queued + p->open_ns + s->others.slack_ns);
+	pace_note_charge(&p->line, m->start, m->end, charge);
 	return charge;
 }
 
@@ -356,44 +373,45 @@ static uint64_t end_on_host(const struct compute_context *p, const struct span *
 	return end < now_ns ? end : now_ns;
 }
 
-/* Notes what a span took of which nothing was known (needs the mutex). */
-static void learn_guess(struct compute_context *p, uint64_t charge)
-{
-	uint64_t before = compute_context_measured_guess(p),
-		 now = before ? (before * 3 + charge) / 4 : charge + 1;
-	__atomic_store_n(&p->guess_ns, now, __ATOMIC_RELAXED);
-}
-
 /* Settles a span that has ended. What to give back to the balance. pre: this thread harvests. */
 static int64_t settle_span(struct compute_context *p, uint32_t generation, struct span *s,
-			   struct vgpu_pace *budget, uint64_t now_ns)
+			   struct vgpu_pace *budget)
 {
+	uint64_t now_ns = prim_now(); /* after it has been seen to have ended */
 	struct moments m = moments_of(p, s);
-	uint64_t took = m.mid && m.end > m.mid && s->key ? m.end - m.mid : 0;
+	uint64_t took = m.mid && m.last > m.mid && s->key ? m.last - m.mid : 0;
 	pthread_mutex_lock(&p->mutex);
-	took -= took ? preempt_time_between(&p->preempt, m.mid, m.end) : 0;
-	s->others_ns = m.start && m.end ? preempt_time_between(&p->preempt, m.start, m.end) : 0;
+	if (took && s->single)
+		preempt_note_kernel(&p->preempt, m.mid, m.last);
+	struct preempt_sum within = preempt_time_between(&p->preempt, m.mid, m.last);
+	took = within.doubtful_ns || within.ns > took ? 0 : took - within.ns;
+	if (m.start && m.end)
+		s->others = preempt_time_between(&p->preempt, m.start, m.end);
+	if (s->start && m.start)
+		preempt_compare_clocks(&p->preempt, s->opened_ns, m.start);
 	pthread_mutex_unlock(&p->mutex);
-	s->sample = took ? pace_sample(took, s->late_ns) : 0;
-	if (s->sample)
+	if (took)
 		cost_learn(s->key, s->before, took, s->late_ns);
 	pthread_mutex_lock(&p->mutex);
-	uint64_t number = p->generation == generation ? find_number(p, s->end) : 0;
+	uint64_t number = p->generation == generation ? find_number(p, s->end[0]) : 0;
 	if (!number) { /* the context is gone */
 		pthread_mutex_unlock(&p->mutex);
 		return 0;
 	}
 	p->ring[number % SPANS_MOST].settled = 1;
+	s->paid = p->ring[number % SPANS_MOST].paid; /* more by now, if it took longer */
 	p->queued -= s->paid;
 	p->head_ns = end_on_host(p, s, now_ns);
-	uint64_t measured, charge = charge_span(p, number, s, &m, now_ns, &measured);
+	uint64_t charge = charge_span(p, number, s, &m, now_ns);
 	if (s->predicted == PACE_UNKNOWN)
-		learn_guess(p, charge);
-	CUevent broken = move_anchor(p, &s->end, m.end);
+		__atomic_store_n(&p->measured, 1, __ATOMIC_RELAXED);
+	CUevent broken = move_anchor(p, &s->end[0], m.last);
 	discard_all(p, s);
 	pthread_mutex_unlock(&p->mutex);
 	destroy_event(p, broken);
-	__atomic_add_fetch(&budget->lost_ns, lost_time_of(s, measured, charge), __ATOMIC_RELAXED);
+	if (s->predicted == PACE_UNKNOWN)
+		guess_end(p->device, charge);
+	__atomic_add_fetch(&budget->lost_ns, s->others.ns, __ATOMIC_RELAXED);
 	if (s->free)
 		return 0;
 	/* processes side by side have each other's time */
@@ -402,14 +420,20 @@ static int64_t settle_span(struct compute_context *p, uint32_t generation, struc
 	return (int64_t)(s->paid - charge);
 }
 
-/* A copy of a span in flight; 0 when it is none. */
-static int copy_span(struct compute_context *p, uint64_t number, struct span *out)
+/*
+ * What the oldest span has taken beyond what is paid is paid while it runs: its process may end.
+ * What to take from the balance (needs the mutex).
+ */
+static uint64_t prepay_head(struct compute_context *p, uint64_t now_ns)
 {
-	pthread_mutex_lock(&p->mutex);
-	*out = p->ring[number % SPANS_MOST];
-	int there = is_in_flight(p, number, out->end);
-	pthread_mutex_unlock(&p->mutex);
-	return there;
+	struct span *head = &p->ring[p->first % SPANS_MOST];
+	uint64_t began = p->head_ns > head->opened_ns ? p->head_ns : head->opened_ns,
+		 due = began + head->paid;
+	if (p->first == p->next || head->free || due >= now_ns)
+		return 0;
+	head->paid += now_ns - due;
+	p->queued += now_ns - due;
+	return now_ns - due;
 }
 
 int64_t spans_harvest(struct compute_context *p, struct vgpu_pace *budget, uint64_t now_ns)
@@ -425,11 +449,12 @@ int64_t spans_harvest(struct compute_context *p, struct vgpu_pace *budget, uint6
 	if (!ours)
 		return 0;
 	for (; n < next; n++)
-		if (copy_span(p, n, &s) && span_event_passed(s.end))
-			back += settle_span(p, generation, &s, budget, now_ns);
+		if (copy_span(p, n, &s) && has_ended(&s))
+			back += settle_span(p, generation, &s, budget);
 	pthread_mutex_lock(&p->mutex);
 	p->harvesting = 0;
 	skip_settled(p);
+	back -= (int64_t)prepay_head(p, now_ns);
 	p->looked_ns = now_ns;
 	pthread_mutex_unlock(&p->mutex);
 	return back;

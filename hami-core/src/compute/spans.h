@@ -2,9 +2,13 @@
 /*
  * spans.h: how long batches of work really took, from events in the streams.
  *
- * A span is one batch: the program's launches between two checkpoints of one thread. Three events
- * frame it: start (only when the stream was idle, else the end of the span before), mid and end,
- * with one launch between mid and end, whose single cost is learnt from them.
+ * A span is one batch: the program's launches between two checkpoints of one thread. An event on
+ * each of its streams ends it. It starts with an event of its own if the context was idle, else
+ * where the span before ends. A further event before its last launch gives a sample of that launch.
+ *
+ * What is between start and end is charged, but for what others were seen to have of it
+ * (heartbeat.h). The estimate decides only where the device may have stood idle: before the last
+ * launch, while the host was still launching.
  *
  * Nothing here sleeps. Thread-safe: each context has a mutex, which is never held over a call of
  * the driver. Such a call can wait for work, and that work for a launch on another device. Where a
@@ -14,7 +18,7 @@
 #ifndef SPANS_H
 #define SPANS_H
 
-#include <pthread.h>
+#include <stdint.h>
 
 #include "cuda_abi.h"
 #include "hamicore_abi.h"
@@ -24,70 +28,33 @@
 #define SPANS_MOST 64  /* in flight per context */
 #define SPANS_EVENTS 256
 
+#define SPAN_STREAMS 4 /* that a batch goes to at most */
+
 struct span {
-	CUevent start, mid, end; /* start NULL: continues where `after` ended */
-	uint64_t after;          /* number of the span before on this stream; 0 = none */
-	CUstream stream;
+	CUevent start, mid; /* start NULL: continues where `after` ended */
+	CUevent end[SPAN_STREAMS];
+	CUstream stream[SPAN_STREAMS];
+	int streams;
+	uint64_t after; /* number of a span that was in flight when this one began; 0 = none */
 	/* the host's time for the launch after mid, if the device was idle then */
 	uint64_t late_ns;
-	uint64_t loading_ns; /* the part of it that was no work of the device for certain */
 	uint64_t key;       /* what was launched between mid and end; 0: take no sample */
 	uint64_t before;    /* and what before that: see cost_key_after */
 	/* of the whole batch; PACE_UNKNOWN when something in it has no cost yet */
 	uint64_t predicted;
 	uint64_t paid;      /* taken from the balance already */
-	uint64_t opened_ns; /* by the host's clock */
-	int unmeasured;     /* launched on several streams: start and end say nothing */
+	/* by the host's clock: before the first launch; when the last one was made at the latest */
+	uint64_t opened_ns, launched_ns;
+	int single;         /* that is one kernel */
 	int free;           /* launched while nothing was limited */
 	int settled;
 	uint64_t charged_then; /* see pace_uncharged */
-	/*
-	 * what others had of the device between start and end, as far as was seen. Set when it has
-	 * ended
-	 */
-	uint64_t others_ns;
-	/* of what was launched between mid and end; 0: none. Set when it has ended */
-	uint64_t sample;
+	uint64_t seen_then;    /* what marks had seen of the device when it began: preempt.h */
+	/* what others had of the device between start and end. Set when it has ended */
+	struct preempt_sum others;
 };
 
-/* Events on a stream of its own that tell when the context is on the device: see heartbeat.h. */
-struct heartbeat {
-	CUstream stream; /* NULL: not made yet */
-	int impossible;  /* it cannot be made */
-	int looking;     /* a thread does */
-	CUevent mark;    /* NULL: none is under way */
-	/* before and after the call that made it, by the host's clock: it may have been held up */
-	uint64_t marked_ns, sent_ns;
-};
-
-/* What is known of the work in one CUDA context. */
-struct compute_context {
-	pthread_mutex_t mutex; /* for what is below */
-	uint32_t generation;   /* counts the contexts that were here; read without the mutex */
-	/* a thread looks at what has ended: it alone changes the anchor that is there */
-	int harvesting;
-	CUcontext context;     /* NULL: unused. Changed under the mutex of contexts.c, too */
-	int device; /* index in the limits */
-	unsigned percent;
-	struct span ring[SPANS_MOST];
-	/* numbers of the oldest span that is not settled and of the next one; from 1 */
-	uint64_t first, next;
-	uint64_t queued;      /* nanoseconds of work in flight, by estimate */
-	/* when the oldest of it came to the device, by estimate and the host's clock */
-	uint64_t head_ns;
-	uint64_t looked_ns;   /* the last harvest */
-	CUevent pool[SPANS_EVENTS];
-	int pooled, made;
-	CUevent anchor; /* a finished event; all times are relative to it */
-	uint64_t anchor_ns;
-	uint64_t guess_ns; /* see compute_context_measured_guess; read without the mutex */
-	struct pace_line line;
-	struct preempt preempt;
-	struct heartbeat heartbeat;
-	struct {
-		uint64_t number, end_ns;
-	} ended[SPANS_MOST]; /* by number */
-};
+struct compute_context; /* contexts.h */
 
 /*
  * Work that was in flight when its context went, and nobody knows the cost of. since_ns 0: there
@@ -99,50 +66,23 @@ struct unmeasured_work {
 	uint64_t since_ns, paid_ns;
 };
 
-/*
- * Gives a record to a context (NULL: to none) and forgets everything about the one before; calls no
- * driver.
- */
-void compute_context_reset(struct compute_context *p, CUcontext context, int device,
-			   unsigned percent, struct unmeasured_work *rest);
-static inline uint32_t compute_context_generation(const struct compute_context *p)
-{
-	return __atomic_load_n(&p->generation, __ATOMIC_ACQUIRE);
-}
-
 /* An event of the context, recorded on the stream now; NULL when that is impossible. */
 CUevent span_record_event(struct compute_context *p, CUstream stream);
 /* When the device came to an event, on the context's time line; 0 where that cannot be told. */
 uint64_t span_event_time(struct compute_context *p, CUevent event);
 /* 1 when the stream has come to the event (or will never). */
 int span_event_passed(CUevent event);
-/* Gives an event back; calls no driver. */
+/* Gives an event, or all of a span, back; calls no driver. */
 void span_release_event(struct compute_context *p, CUevent event);
+void span_discard(struct compute_context *p, const struct span *s);
 
 /*
- * Begins the context's time line, if it has none yet. What was charged on it so far: the new span's
- * charged_then.
+ * Begins a span on a stream: where the context's time line is, which it begins if there is none,
+ * and what is in flight.
  */
-uint64_t span_begin_timeline(struct compute_context *p, CUstream stream);
-
-/* Number of the last span in flight on a stream; 0 when it is idle as far as we know. */
-uint64_t span_find_running(struct compute_context *p, CUstream stream);
-
-/* What work took that nothing was known of, lately; 0: nothing has been measured yet. */
-static inline uint64_t compute_context_measured_guess(const struct compute_context *p)
-{
-	return __atomic_load_n(&p->guess_ns, __ATOMIC_RELAXED);
-}
-
-/*
- * What to pay for a launch of which nothing is known: what such took lately, and something for the
- * first.
- */
-static inline uint64_t compute_context_guess(const struct compute_context *p)
-{
-	uint64_t guess = compute_context_measured_guess(p);
-	return guess > PACE_NEW_NS ? guess : PACE_NEW_NS;
-}
+void span_begin(struct compute_context *p, struct span *s, CUstream stream);
+/* Ends it: an event on each of its streams. 0: that cannot be, and its events are given back. */
+int span_end(struct compute_context *p, struct span *s);
 
 /*
  * Adds a span; without room for it, its events are given back and its estimate stands. Calls no
@@ -157,6 +97,7 @@ struct work_in_flight {
 	unsigned unknown; /* batches of which the cost is not known */
 	int sliced;       /* some of it is not known or longer than a time slice of the device */
 	int lasting;      /* some of it is not known or takes several such slices */
+	int shared;       /* others have had the device lately */
 };
 struct work_in_flight spans_in_flight(struct compute_context *p, uint64_t now_ns);
 

@@ -84,6 +84,9 @@ static const struct symbol *find_hooked_symbol(const char *name)
 
 const char *const driver_names[LIBRARY_COUNT] = {"libcuda.so.driver", "libnvidia-ml.so.driver"};
 
+/* Functions that every driver has and this library does not: where they are seen, a driver is. */
+static const char *const driver_marks[LIBRARY_COUNT] = {"cuDriverGetVersion", "nvmlInit_v2"};
+
 /* Has the C library say in dlerror what it would have said of this name. */
 static void note_missing(void *handle, const char *name)
 {
@@ -123,31 +126,89 @@ static void *find_foreign_definition(void *handle, const char *name, void *answe
 	return own && !prim_is_driver(own) ? own : NULL;
 }
 
-/*
- * What dlsym or dlvsym (version not NULL) answers; NULL: let the real one answer. A hook is given
- * out only in place of a function of the driver, and never to the driver's own libraries, which
- * must find themselves. Where something stands in for the driver, it has all hooks: whether there
- * is such a function the driver's own file tells.
- */
-void *vgpu_route(void *handle, const char *name, const char *version, void *caller)
+/* An address in the driver that a look-up from there can see; NULL: none is loaded there. */
+static void *find_visible_driver(void *handle, enum library library, void *caller)
 {
-	find_real_dlsym();
-	const struct symbol *s = name && is_driver_name(name) ? find_hooked_symbol(name) : NULL;
-	if (!s)
-		return NULL;
+	static const char *const any[] = {"", NULL};
+	const char *mark = driver_marks[library];
+	if (handle == RTLD_NEXT) {
+		void *behind = prim_definition(caller, mark);
+		if (behind)
+			return behind;
+	}
+	/* A library that was loaded later also sees what was loaded with it */
+	if ((handle == RTLD_NEXT || handle == RTLD_DEFAULT) && prim_is_late(caller))
+		return prim_symbol(any, mark);
+	if (handle != RTLD_NEXT)
+		return lookup_real_dlsym(handle, mark);
+	void *global = lookup_real_dlsym(RTLD_DEFAULT, mark);
+	return global && prim_is_late(global) ? global : NULL;
+}
+
+/*
+ * What dlsym or dlvsym (version not NULL) answers for a function of the driver. A hook is given out
+ * only in place of such a function, and never to the driver's own libraries, which must find
+ * themselves. Where something stands in for the driver, it has all hooks: whether there is such a
+ * function the driver's own file tells.
+ */
+static void *route_hooked(void *handle, const struct symbol *s, const char *version, void *caller)
+{
 	void *own;
-	int standing_in = prim_symbol_in(driver_names[s->library], name, &own);
+	int standing_in = prim_symbol_in(driver_names[s->library], s->name, &own);
 	if (standing_in && own && prim_is_nvidia(caller))
 		return own;
-	void *answer = handle == RTLD_NEXT ? NULL : real_answer(handle, name, version);
-	void *other = version ? NULL : find_foreign_definition(handle, name, answer, caller);
+	void *driver = find_visible_driver(handle, s->library, caller);
+	void *answer = handle == RTLD_NEXT ? NULL : real_answer(handle, s->name, version);
+	void *other = version ? answer && !prim_is_driver(answer) ? answer : NULL
+			      : find_foreign_definition(handle, s->name, answer, caller);
 	if (other)
 		return other;
-	if (standing_in && !own) {
-		note_missing(handle, name);
+	if (!driver || !prim_symbol_beside(driver, s->name)) {
+		note_missing(handle, s->name);
 		return NOT_THERE;
 	}
 	if (prim_is_nvidia(caller) || (!answer && handle != RTLD_NEXT && handle != RTLD_DEFAULT))
 		return NULL;
-	return version && answer && !prim_is_driver(answer) ? answer : s->hook;
+	return s->hook;
+}
+
+/*
+ * A program that wraps dlsym asks for the function that it wraps. It gets ours where it would get
+ * the C library's own, which knows of no hooks.
+ */
+static void *route_lookup(void *handle, const struct lookup_function *f, const char *version,
+			  void *caller)
+{
+	static const char *const libc[] = {"libc.so.", "libc-", "libdl.so.", "libdl-", NULL};
+	void *answer;
+	if (prim_is_nvidia(caller))
+		return NULL;
+	if (handle != RTLD_NEXT)
+		answer = real_answer(handle, f->name, version);
+	else if (version)
+		answer = lookup_real_dlvsym(RTLD_DEFAULT, f->name, version);
+	else
+		answer = prim_definition(caller, f->name);
+	if (!answer && handle == RTLD_NEXT && !version && prim_is_late(caller))
+		return f->ours;
+	return answer && answer == prim_symbol_early(libc, f->name) ? f->ours : NULL;
+}
+
+static const struct lookup_function *find_lookup_function(const char *name)
+{
+	for (const struct lookup_function *f = lookup_functions; name[0] == 'd' && f->name; f++)
+		if (compare_names(name, f->name) == 0)
+			return f;
+	return NULL;
+}
+
+/* What dlsym or dlvsym (version not NULL) answers; NULL: let the real one answer. */
+void *vgpu_route(void *handle, const char *name, const char *version, void *caller)
+{
+	find_real_dlsym();
+	const struct lookup_function *f = name ? find_lookup_function(name) : NULL;
+	if (f)
+		return route_lookup(handle, f, version, caller);
+	const struct symbol *s = name && is_driver_name(name) ? find_hooked_symbol(name) : NULL;
+	return s ? route_hooked(handle, s, version, caller) : NULL;
 }

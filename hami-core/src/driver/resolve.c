@@ -18,6 +18,7 @@ void *originals[SYMBOL_COUNT];
 static void *by_proc[SYMBOL_COUNT];    /* what cuGetProcAddress gives for it, where that differs */
 static int resolved[LIBRARY_COUNT];
 static int absent[LIBRARY_COUNT]; /* has been looked for on disk, in vain */
+static int loaded_in[LIBRARY_COUNT]; /* the process that we loaded it in; 0: none */
 static const char *const public_names[LIBRARY_COUNT] = {"libcuda.so.1", "libnvidia-ml.so.1"};
 static _Thread_local int inside __attribute__((tls_model("initial-exec")));
 
@@ -34,6 +35,11 @@ static void resolve_by_proc(void)
 		    get(s->base, &at, s->since, flags) == CUDA_SUCCESS)
 			__atomic_store_n(&by_proc[i], at, __ATOMIC_RELAXED);
 	}
+}
+
+int resolve_was_loaded_here(enum library library)
+{
+	return __atomic_load_n(&loaded_in[library], __ATOMIC_ACQUIRE) == prim_pid();
 }
 
 /*
@@ -60,6 +66,7 @@ static void resolve_library(enum library library)
 {
 	void *any, *handle = NULL;
 	int in_vain = __atomic_load_n(&absent[library], __ATOMIC_RELAXED);
+	int is_new = !prim_symbol_in(public_names[library], "", &any);
 	if (!in_vain || prim_symbol_in(public_names[library], "", &any))
 		handle = open_driver(library);
 	if (!handle) {
@@ -73,6 +80,8 @@ static void resolve_library(enum library library)
 					 __ATOMIC_RELEASE);
 	if (library == LIBRARY_CUDA)
 		resolve_by_proc();
+	if (is_new)
+		__atomic_store_n(&loaded_in[library], prim_pid(), __ATOMIC_RELEASE);
 	__atomic_store_n(&resolved[library], 1, __ATOMIC_RELEASE);
 }
 

@@ -24,6 +24,13 @@ struct symbol {
 /* Sorted by name; index is enum symbol_id. Generated. */
 extern const struct symbol symbols[SYMBOL_COUNT];
 
+/* Our own dlsym and its like, up to one without a name. Generated. */
+struct lookup_function {
+	const char *name;
+	void *ours;
+};
+extern const struct lookup_function lookup_functions[];
+
 /* By symbol; NULL: not resolved, or not there. Written by resolve.c alone. */
 extern void *originals[SYMBOL_COUNT];
 
@@ -44,6 +51,9 @@ static inline void *original_of(enum symbol_id id)
 	return __builtin_expect(known != NULL, 1) ? known : original_resolve(id);
 }
 #define ORIGINAL(name) ((fn_##name)original_of(ID_##name))
+
+/* Whether we have loaded the library in this very process: no lock of it is older. */
+int resolve_was_loaded_here(enum library library);
 
 /* The driver's own files where something stands in for them, by library. */
 extern const char *const driver_names[LIBRARY_COUNT];

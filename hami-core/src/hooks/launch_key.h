@@ -103,4 +103,17 @@ static inline int counts_launch_grid_async(CUfunction f, int width, int height, 
 	return batch_try_count(stream, launch_key_of_grid(f, width, height));
 }
 
+/* Whether a question for the end of work is none of the limiter's. */
+static inline int counts_stream_query(CUstream stream)
+{
+	(void)stream;
+	return !thread_batch.unsettled;
+}
+
+static inline int counts_event_query(CUevent event)
+{
+	(void)event;
+	return !thread_batch.unsettled;
+}
+
 #endif

@@ -31,20 +31,20 @@ static CUDA_ARRAY3D_DESCRIPTOR shape_2d(size_t width, size_t height, int format,
 struct array_destruction {
 	int found;
 	struct table_entry entry;
-	struct tile *mapped;
+	struct sparse_destruction mapped;
 };
 
 static void destroy_array_begin(struct array_destruction *d, uint64_t array)
 {
-	d->mapped = sparse_take(array);
+	sparse_destroy_begin(&d->mapped, array);
 	d->found = table_take(TABLE_ARRAY, array, &d->entry);
 	if (d->found)
 		region_add_in_flight(d->entry.device, 1);
 }
 
-static CUresult destroy_array_end(const struct array_destruction *d, CUresult result)
+static CUresult destroy_array_end(struct array_destruction *d, CUresult result)
 {
-	sparse_settle(d->mapped, result == CUDA_SUCCESS);
+	sparse_destroy_end(&d->mapped, result == CUDA_SUCCESS);
 	if (!d->found)
 		return result;
 	if (result == CUDA_SUCCESS)

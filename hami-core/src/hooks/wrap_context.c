@@ -136,7 +136,10 @@ CUresult hook_primary_reset(original_primary_reset original, CUdevice device)
 {
 	struct context_teardown t;
 	teardown_begin(&t, primary_of(device));
-	return teardown_end(&t, original(device));
+	CUresult r = teardown_end(&t, original(device));
+	if (r == CUDA_SUCCESS) /* another thread may have met the context while it went */
+		settle_if_inactive(device, primary_of(device));
+	return r;
 }
 
 /*

@@ -65,32 +65,29 @@ CUresult hook_graph_instantiate_params(original_graph_instantiate_params origina
 	return graph_run_end(&run, r);
 }
 
-CUresult hook_graph_exec_update(original_graph_exec_update original, CUgraphExec exec,
-				CUgraph graph, CUgraphNode *failed, int *why)
+/* Books what a graph may need more when it has been changed to this one. */
+static CUresult begin_update(CUgraphExec exec, CUgraph graph)
 {
 	struct graph_need need;
 	CUresult r = admit_graph(graph);
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = original(exec, graph, failed, why);
 	if (r == CUDA_SUCCESS && settings_gate() == GATE_LIMITED &&
 	    graph_measure(&need, graph) == 0)
-		graph_exec_updated(exec, &need);
+		graph_exec_update(exec, &need);
 	return r;
+}
+
+CUresult hook_graph_exec_update(original_graph_exec_update original, CUgraphExec exec,
+				CUgraph graph, CUgraphNode *failed, int *why)
+{
+	CUresult r = begin_update(exec, graph);
+	return r == CUDA_SUCCESS ? original(exec, graph, failed, why) : r;
 }
 
 CUresult hook_graph_exec_update_v2(original_graph_exec_update_v2 original, CUgraphExec exec,
 				   CUgraph graph, CUgraphExecUpdateResultInfo *why)
 {
-	struct graph_need need;
-	CUresult r = admit_graph(graph);
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = original(exec, graph, why);
-	if (r == CUDA_SUCCESS && settings_gate() == GATE_LIMITED &&
-	    graph_measure(&need, graph) == 0)
-		graph_exec_updated(exec, &need);
-	return r;
+	CUresult r = begin_update(exec, graph);
+	return r == CUDA_SUCCESS ? original(exec, graph, why) : r;
 }
 
 CUresult hook_graph_upload(original_graph_upload original, CUgraphExec exec, CUstream stream)

@@ -13,9 +13,9 @@
 
 CUresult hook_mem_alloc(original_mem_alloc original, CUdeviceptr *pointer, size_t bytes)
 {
-	struct charge c;
+	struct block_charge c;
 	if (block_alloc_begin(&c, PAGES_PLAIN, bytes))
-		return c.refusal;
+		return c.charge.refusal;
 	CUresult r = overflow_alloc(&c, original(pointer, bytes), pointer, bytes);
 	return block_alloc_end(&c, r, r == CUDA_SUCCESS ? *pointer : 0, bytes);
 }
@@ -23,9 +23,9 @@ CUresult hook_mem_alloc(original_mem_alloc original, CUdeviceptr *pointer, size_
 CUresult hook_mem_alloc_v1(original_mem_alloc_v1 original, CUdeviceptr_v1 *pointer,
 			   unsigned int bytes)
 {
-	struct charge c;
+	struct block_charge c;
 	if (block_alloc_begin(&c, PAGES_UNKNOWN, bytes))
-		return c.refusal;
+		return c.charge.refusal;
 	CUresult r = original(pointer, bytes);
 	return block_alloc_end(&c, r, r == CUDA_SUCCESS ? *pointer : 0, bytes);
 }
@@ -33,9 +33,9 @@ CUresult hook_mem_alloc_v1(original_mem_alloc_v1 original, CUdeviceptr_v1 *point
 CUresult hook_mem_alloc_managed(original_mem_alloc_managed original, CUdeviceptr *pointer,
 				size_t bytes, unsigned int flags)
 {
-	struct charge c;
+	struct block_charge c;
 	if (block_alloc_begin(&c, PAGES_MANAGED, bytes))
-		return c.refusal;
+		return c.charge.refusal;
 	CUresult r = original(pointer, bytes, flags);
 	return block_alloc_end(&c, r, r == CUDA_SUCCESS ? *pointer : 0, bytes);
 }
@@ -59,9 +59,9 @@ static uint64_t usual_pitch(uint64_t width)
 CUresult hook_mem_alloc_pitch(original_mem_alloc_pitch original, CUdeviceptr *pointer,
 			      size_t *pitch, size_t width, size_t height, unsigned int element)
 {
-	struct charge c;
+	struct block_charge c;
 	if (block_alloc_begin(&c, PAGES_PLAIN, pitched_bytes(usual_pitch(width), height)))
-		return c.refusal;
+		return c.charge.refusal;
 	CUresult r = original(pointer, pitch, width, height, element);
 	int taken = r == CUDA_SUCCESS;
 	return block_alloc_end(&c, r, taken ? *pointer : 0,
@@ -72,9 +72,9 @@ CUresult hook_mem_alloc_pitch_v1(original_mem_alloc_pitch_v1 original, CUdevicep
 				 unsigned int *pitch, unsigned int width, unsigned int height,
 				 unsigned int element)
 {
-	struct charge c;
+	struct block_charge c;
 	if (block_alloc_begin(&c, PAGES_UNKNOWN, pitched_bytes(usual_pitch(width), height)))
-		return c.refusal;
+		return c.charge.refusal;
 	CUresult r = original(pointer, pitch, width, height, element);
 	int taken = r == CUDA_SUCCESS;
 	return block_alloc_end(&c, r, taken ? *pointer : 0,

@@ -69,3 +69,21 @@ nvmlReturn_t hook_nvml_memory_info_v2(original_nvml_memory_info_v2 original, nvm
 	memory->reserved = unused < t.free ? 0 : unused - t.free;
 	return r;
 }
+
+/*
+ * What the driver itself limits of a container, by a cgroup. The smaller of both limits is in
+ * force.
+ */
+nvmlReturn_t hook_nvml_memory_limits(original_nvml_memory_limits original, nvmlDevice_t device,
+				     nvmlGetMemoryLimits_v1_t *limits)
+{
+	nvmlReturn_t r = original(device, limits);
+	int index = r == NVML_SUCCESS ? limited_device(device) : -1;
+	if (index < 0)
+		return r;
+	uint64_t limit = settings_memory_limit(index);
+	limits->hardLimit = limit < limits->hardLimit ? limit : limits->hardLimit;
+	limits->softLimit = limit < limits->softLimit ? limit : limits->softLimit;
+	limits->currentUsed = region_used(index);
+	return r;
+}

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wrap_pool.c: stream-ordered memory (see pools.h). */
+#include "context/capture.h"
 #include "context/current.h"
 #include "driver/resolve.h"
 #include "memory/account.h"
 #include "memory/release.h"
 #include "memory/overhead.h"
 #include "memory/pools.h"
+#include "model/location.h"
 #include "settings/settings.h"
 #include "shm/region.h"
 
@@ -86,8 +88,12 @@ static CUresult allocate_from_pool(const struct request *q, CUmemoryPool handle,
 	case POOL_CLOSED: return CUDA_ERROR_NOT_PERMITTED;
 	case POOL_REFUSED: return account_refuse(a.device, q->bytes);
 	}
+	struct capture_view before;
 	region_add_in_flight(a.device, 1);
+	capture_watch(&before);
 	CUresult r = call_driver(q);
+	if (r == CUDA_SUCCESS && capture_may_have_recorded(&before, stream_of(q)))
+		pool_doubt(a.pool);
 	uint64_t over = pool_alloc_end(&a, r, r == CUDA_SUCCESS ? *q->pointer : 0);
 	if (over)
 		r = undo_allocation(&a, handle, q, over);
@@ -124,10 +130,11 @@ static CUmemoryPool pool_of_request(const struct request *q, CUdevice ordinal)
  */
 static int home_of(CUmemLocation where, int managed)
 {
-	if (where.type == CU_MEM_LOCATION_TYPE_DEVICE)
-		return settings_device(where.id) < 0 ? POOL_NOT_IN_LIMITS
-						     : settings_device(where.id);
-	return managed ? POOL_WHERE_USED : POOL_IN_HOST;
+	CUdevice device;
+	enum location_kind kind = location_kind_of(where, &device);
+	if (kind == LOCATION_DEVICE)
+		return settings_device(device) < 0 ? POOL_NOT_IN_LIMITS : settings_device(device);
+	return managed || kind == LOCATION_UNKNOWN ? POOL_WHERE_USED : POOL_IN_HOST;
 }
 
 /* The device whose default or current pool this is; -1: none. */
@@ -176,17 +183,22 @@ static CUresult allocate_if_admitted(const struct request *q)
 	enum gate gate = settings_gate();
 	if (gate == GATE_CLOSED)
 		return CUDA_ERROR_NOT_PERMITTED;
-	if (gate == GATE_OPEN || !q->bytes ||
-	    device_of(q->stream, &ordinal, &context) != CUDA_SUCCESS)
+	if (gate == GATE_OPEN || !q->bytes)
 		return call_driver(q); /* not limited, or for the driver to refuse */
+	CUresult found = device_of(q->stream, &ordinal, &context);
+	if (found != CUDA_SUCCESS)
+		return found; /* another thread may bring the context back: see account.c */
 	int device = settings_device(ordinal); /* the stream's; the pool may be of another */
 	CUmemoryPool handle = pool_of_request(q, ordinal);
-	CUstream stream = stream_of(q);
 	if (device == -1 && !q->from_pool)
 		return CUDA_ERROR_NOT_PERMITTED;
-	/* what a stream records is taken when the graph is launched */
-	if (device == -2 || !handle || (stream && is_recording(stream, 0)))
+	if (device == -2 || !handle)
 		return call_driver(q);
+	if (capture_hold(stream_of(q))) { /* it is taken when the graph is launched */
+		CUresult r = call_driver(q);
+		capture_release();
+		return r;
+	}
 	if (device >= 0)
 		overhead_note_context(device, context);
 	if (q->from_pool && !pool_is_known(handle))
@@ -211,8 +223,20 @@ CUresult hook_mem_alloc_from_pool(original_mem_alloc_from_pool original, CUdevic
 CUresult hook_mem_free_async(original_mem_free_async original, CUdeviceptr pointer, CUstream stream)
 {
 	struct address_release f;
+	struct capture_view before;
+	int per_thread = !stream && original == ORIGINAL(cuMemFreeAsync_ptsz);
+	CUstream at = per_thread ? CU_STREAM_PER_THREAD : stream;
+	if (capture_is_any_open() && capture_hold(at)) { /* it is freed when the graph runs */
+		CUresult r = original(pointer, stream);
+		capture_release();
+		return r;
+	}
+	capture_watch(&before);
 	release_address_begin(&f, pointer);
-	return release_address_end(&f, original(pointer, stream));
+	CUresult r = original(pointer, stream);
+	if (r == CUDA_SUCCESS && capture_may_have_recorded(&before, at))
+		return release_address_doubt(&f);
+	return release_address_end(&f, r);
 }
 
 CUresult hook_mem_pool_create(original_mem_pool_create original, CUmemoryPool *pool,

@@ -9,6 +9,8 @@
 #include "driver/resolve.h"
 #include "settings/settings.h"
 
+#include "platform/prim.h"
+
 #define NO_INSTANCE 0xffffffffu /* not on a MIG instance */
 
 /* Index of an NVML device in the limits, or -1: then NVML's own list stands. */
@@ -37,10 +39,35 @@ static nvmlReturn_t report_count(unsigned int *count, unsigned int there)
 	return there > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
+/* The container's processes on a device. Not on the stack: that of a thread may have 16 KiB. */
+struct process_list {
+	struct region_process *found; /* NULL: there is no memory for it */
+	unsigned there;
+};
+#define LIST_BYTES (HAMI_PROCESSES * sizeof(struct region_process))
+
+static struct process_list list_processes(int index)
+{
+	struct process_list l = {prim_map(-1, LIST_BYTES), 0};
+	l.there = region_processes(index, l.found, l.found ? HAMI_PROCESSES : 0);
+	return l;
+}
+
+static void drop_list(const struct process_list *l)
+{
+	if (l->found)
+		prim_unmap(l->found, LIST_BYTES);
+}
+
+/* How many of a list can be told where `room` fit. */
+static unsigned told_of(const struct process_list *l, unsigned room)
+{
+	return !l->found ? 0 : l->there < room ? l->there : room;
+}
+
 nvmlReturn_t hook_nvml_compute(original_nvml_compute original, nvmlDevice_t device,
 			       unsigned int *count, nvmlProcessInfo_v2_t *out)
 {
-	struct region_process found[HAMI_PROCESSES];
 	unsigned int none = 0;
 	int index = count ? listed_device(device) : -1;
 	if (index < 0 || (*count && !out))
@@ -48,19 +75,19 @@ nvmlReturn_t hook_nvml_compute(original_nvml_compute original, nvmlDevice_t devi
 	nvmlReturn_t r = original(device, &none, NULL);
 	if (!may_be_replaced(r))
 		return r;
-	unsigned there = region_processes(index, found, HAMI_PROCESSES);
-	for (unsigned i = 0; i < there && i < *count; i++)
-		out[i] = (nvmlProcessInfo_v2_t){.pid = (unsigned)found[i].pid,
-						.usedGpuMemory = found[i].bytes,
+	struct process_list l = list_processes(index);
+	for (unsigned i = 0; i < told_of(&l, *count); i++)
+		out[i] = (nvmlProcessInfo_v2_t){.pid = (unsigned)l.found[i].pid,
+						.usedGpuMemory = l.found[i].bytes,
 						.gpuInstanceId = NO_INSTANCE,
 						.computeInstanceId = NO_INSTANCE};
-	return report_count(count, there);
+	drop_list(&l);
+	return report_count(count, l.there);
 }
 
 nvmlReturn_t hook_nvml_compute_v1(original_nvml_compute_v1 original, nvmlDevice_t device,
 				  unsigned int *count, nvmlProcessInfo_v1_t *out)
 {
-	struct region_process found[HAMI_PROCESSES];
 	unsigned int none = 0;
 	int index = count ? listed_device(device) : -1;
 	if (index < 0 || (*count && !out))
@@ -68,11 +95,12 @@ nvmlReturn_t hook_nvml_compute_v1(original_nvml_compute_v1 original, nvmlDevice_
 	nvmlReturn_t r = original(device, &none, NULL);
 	if (!may_be_replaced(r))
 		return r;
-	unsigned there = region_processes(index, found, HAMI_PROCESSES);
-	for (unsigned i = 0; i < there && i < *count; i++)
-		out[i] = (nvmlProcessInfo_v1_t){.pid = (unsigned)found[i].pid,
-						.usedGpuMemory = found[i].bytes};
-	return report_count(count, there);
+	struct process_list l = list_processes(index);
+	for (unsigned i = 0; i < told_of(&l, *count); i++)
+		out[i] = (nvmlProcessInfo_v1_t){.pid = (unsigned)l.found[i].pid,
+						.usedGpuMemory = l.found[i].bytes};
+	drop_list(&l);
+	return report_count(count, l.there);
 }
 
 #define MODE_COMPUTE 0
@@ -84,7 +112,6 @@ nvmlReturn_t hook_nvml_compute_v1(original_nvml_compute_v1 original, nvmlDevice_
 nvmlReturn_t hook_nvml_details(original_nvml_details original, nvmlDevice_t device,
 			       nvmlProcessDetailList_t *list)
 {
-	struct region_process found[HAMI_PROCESSES];
 	int index = list ? listed_device(device) : -1;
 	if (index < 0)
 		return original(device, list);
@@ -96,14 +123,16 @@ nvmlReturn_t hook_nvml_details(original_nvml_details original, nvmlDevice_t devi
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	if (list->mode > 2 || (list->numProcArrayEntries && !list->procArray))
 		return NVML_ERROR_INVALID_ARGUMENT;
-	unsigned there = list->mode == MODE_COMPUTE ? region_processes(index, found, HAMI_PROCESSES)
-						    : 0;
-	for (unsigned i = 0; i < there && i < list->numProcArrayEntries; i++)
-		list->procArray[i] = (nvmlProcessDetail_v1_t){.pid = (unsigned)found[i].pid,
-							      .usedGpuMemory = found[i].bytes,
+	struct process_list l = {NULL, 0};
+	if (list->mode == MODE_COMPUTE)
+		l = list_processes(index);
+	for (unsigned i = 0; i < told_of(&l, list->numProcArrayEntries); i++)
+		list->procArray[i] = (nvmlProcessDetail_v1_t){.pid = (unsigned)l.found[i].pid,
+							      .usedGpuMemory = l.found[i].bytes,
 							      .gpuInstanceId = NO_INSTANCE,
 							      .computeInstanceId = NO_INSTANCE};
-	return report_count(&list->numProcArrayEntries, there);
+	drop_list(&l);
+	return report_count(&list->numProcArrayEntries, l.there);
 }
 
 /*

@@ -6,34 +6,35 @@
 #include "driver/resolve.h"
 #include "memory/account.h"
 #include "memory/handles.h"
+#include "model/location.h"
 #include "settings/settings.h"
 
 CUresult hook_mem_create(original_mem_create original, CUmemGenericAllocationHandle *handle,
 			 size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct charge c;
-	if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	CUdevice device = 0;
+	enum location_kind kind = prop ? location_kind_of(prop->location, &device) : LOCATION_HOST;
+	if (kind == LOCATION_HOST)
 		return original(handle, bytes, prop, flags); /* host memory is not the device's */
-	if (charge_begin_on(&c, prop->location.id, bytes))
+	if (kind == LOCATION_DEVICE ? charge_begin_on(&c, device, bytes) : charge_begin(&c, bytes))
 		return c.refusal;
 	CUresult r = original(handle, bytes, prop, flags);
-	return charge_end(&c, r, TABLE_HANDLE, r == CUDA_SUCCESS ? *handle : 0);
+	return handle_create_end(&c, r, r == CUDA_SUCCESS ? *handle : 0);
 }
 
 CUresult hook_mem_release(original_mem_release original, CUmemGenericAllocationHandle handle)
 {
-	struct handle_release release;
-	handle_release_begin(&release, handle);
-	return handle_release_end(&release, original(handle));
+	struct physical *p = handle_release_begin(handle);
+	return handle_release_end(p, original(handle));
 }
 
 CUresult hook_mem_retain(original_mem_retain original, CUmemGenericAllocationHandle *handle,
 			 void *address)
 {
-	CUresult r = original(handle, address);
-	if (r == CUDA_SUCCESS)
-		handle_use(*handle);
-	return r;
+	struct handle_retain c;
+	handle_retain_begin(&c, (uintptr_t)address);
+	return handle_retain_end(&c, original(handle, address), handle);
 }
 
 CUresult hook_import_handle(original_import_handle original, CUmemGenericAllocationHandle *handle,
@@ -48,18 +49,14 @@ CUresult hook_import_handle(original_import_handle original, CUmemGenericAllocat
 CUresult hook_mem_map(original_mem_map original, CUdeviceptr pointer, size_t bytes, size_t offset,
 		      CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	int known = handle_use(handle); /* before the call: a release may run beside it */
-	CUresult r = original(pointer, bytes, offset, handle, flags);
-	if (known && r == CUDA_SUCCESS)
-		handle_mapped(handle, pointer, bytes);
-	else if (known)
-		handle_drop(handle);
-	return r;
+	struct physical *p = handle_hold(handle);
+	return handle_map_end(p, original(pointer, bytes, offset, handle, flags), pointer, bytes);
 }
 
 CUresult hook_mem_unmap(original_mem_unmap original, CUdeviceptr pointer, size_t bytes)
 {
+	struct unmapping u;
 	/* Before the call: the range may be mapped again at once. */
-	struct mapping *list = handles_unmap_begin(pointer, bytes);
-	return handles_unmap_end(list, original(pointer, bytes));
+	handles_unmap_begin(&u, pointer, bytes);
+	return handles_unmap_end(&u, original(pointer, bytes));
 }

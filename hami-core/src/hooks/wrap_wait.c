@@ -70,7 +70,27 @@ CUresult hook_stream_synchronize_ptsz(original_stream_synchronize_ptsz original,
 
 CUresult hook_event_synchronize(original_event_synchronize original, CUevent event)
 {
+	limiter_poll(0); /* the event may be of other work: a wait for it says nothing about ours */
 	CUcontext where = limiter_context_to_settle(NULL);
 	limiter_watch_until(where, event_ended, event);
 	return settle_after_wait(where, original(event));
+}
+
+static CUresult settle_after_query(CUresult result)
+{
+	if (result == CUDA_SUCCESS)
+		limiter_poll(1);
+	return result;
+}
+
+CUresult hook_stream_query(original_stream_query original, CUstream stream)
+{
+	limiter_poll(0);
+	return settle_after_query(original(stream));
+}
+
+CUresult hook_event_query(original_event_query original, CUevent event)
+{
+	limiter_poll(0);
+	return settle_after_query(original(event));
 }

@@ -3,6 +3,7 @@
 
 #include "model/limit.h"
 #include "platform/log.h"
+#include "driver/resolve.h"
 #include "memory/overhead.h"
 #include "shm/region.h"
 #include "settings/components.h"
@@ -54,12 +55,34 @@ static int refuse_unnamed_device(struct charge *c, int device)
 	return device;
 }
 
+/*
+ * The current device, or -2 with c->refusal. Without a context the driver would refuse the call; it
+ * is not asked to, because another thread may bring the context back in between, and what the call
+ * took then would be charged to nobody.
+ */
+static int find_current_device(struct charge *c, CUcontext *context)
+{
+	CUdevice ordinal;
+	fn_cuCtxGetDevice get = ORIGINAL(cuCtxGetDevice);
+	for (int tries = 3; tries; tries--) {
+		int device = overhead_note_current(context);
+		if (device != -2)
+			return device;
+		c->refusal = get ? get(&ordinal) : CUDA_ERROR_NOT_INITIALIZED;
+		if (c->refusal != CUDA_SUCCESS)
+			return -2;
+	}
+	c->refusal = CUDA_ERROR_NOT_PERMITTED;
+	return -2;
+}
+
 int charge_admit(struct charge *c)
 {
-	CUcontext context;
+	CUcontext context = NULL;
 	if (!is_limited(c))
 		return -1;
-	int device = refuse_unnamed_device(c, overhead_note_current(&context));
+	c->epoch = overhead_epoch();
+	int device = refuse_unnamed_device(c, find_current_device(c, &context));
 	c->context = (uintptr_t)context;
 	return device;
 }

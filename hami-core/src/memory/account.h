@@ -17,19 +17,14 @@
 #include <stdint.h>
 
 #include "cuda_abi.h"
-#include "model/pages.h"
 #include "model/table.h"
 
 struct charge {
 	int device;        /* index in the limits; -1: this call is not accounted */
 	uint64_t reserved; /* bytes */
 	uint64_t context;  /* the memory goes when it does */
+	unsigned epoch;    /* overhead_epoch when the call began */
 	CUresult refusal;
-	/* of blocks.h */
-	struct packing packing;
-	/* the page that a block fits into for which nothing was reserved; 0: reserved */
-	uint64_t page;
-	int serial;    /* the mutex of small blocks is held */
 };
 
 /*

@@ -16,8 +16,10 @@
  *   before the old block there is settled, the page has one payer all the same, and the last of
  *   both to leave is credited. The same holds for blocks that go with their context, and for stale
  *   ones, which the driver dropped without a call of ours.
- * - A driver that takes more than was foreseen is asked for what there is room for, once; then its
- *   packing is never foreseen again.
+ * - A driver that takes a page that was not foreseen is given it if there is room for it by then;
+ *   else the block is freed and refused. Either way its packing is never foreseen again.
+ * - A context may go while a block is made in it. Who ends the context has then not seen the block,
+ *   so both look after their call, and the driver says whether the block is there.
  */
 #include "memory/blocks.h"
 
@@ -26,16 +28,17 @@
 #include "memory/overhead.h"
 #include "model/limit.h"
 #include "platform/log.h"
+#include "platform/mutex.h"
 #include "settings/components.h"
 #include "settings/settings.h"
 #include "shm/region.h"
 
-#include <pthread.h>
+#include <stdlib.h>
 
 static struct {
-	pthread_mutex_t mutex[HAMI_DEVICES]; /* the making of small blocks, by device */
-	int distrusted;                      /* the driver does not pack as pages.h foresees */
-} self = {.mutex = {[0 ... HAMI_DEVICES - 1] = PTHREAD_MUTEX_INITIALIZER}};
+	struct mutex mutex[HAMI_DEVICES]; /* the making of small blocks, by device */
+	int distrusted;                   /* the driver does not pack as pages.h foresees */
+} self;
 
 static void release_bytes(int device, uint64_t bytes)
 {
@@ -50,44 +53,45 @@ static int shares_pages(int device, uint64_t bytes)
 }
 
 /* Takes the mutex and a page, or finds one of ours; 0 with the mutex held, -1 without. */
-static int reserve_small(struct charge *c, int device, uint64_t bytes)
+static int reserve_small(struct block_charge *c, int device, uint64_t bytes)
 {
 	uint64_t page = limit_round_to_pages(bytes);
 	region_add_in_flight(device, 1);
-	pthread_mutex_lock(&self.mutex[device]);
+	mutex_take(&self.mutex[device]);
 	if (region_reserve(device, page, settings_memory_limit(device)) == 0)
-		c->reserved = page;
+		c->charge.reserved = page;
 	else if (!__atomic_load_n(&self.distrusted, __ATOMIC_RELAXED))
 		c->page = pages_find_room(&c->packing, bytes);
-	if (c->reserved == page || c->page)
+	if (c->charge.reserved == page || c->page)
 		return 0;
-	pthread_mutex_unlock(&self.mutex[device]);
+	mutex_give(&self.mutex[device]);
 	region_add_in_flight(device, -1);
 	return -1;
 }
 
-int block_alloc_begin(struct charge *c, enum pages_kind kind, uint64_t bytes)
+int block_alloc_begin(struct block_charge *c, enum pages_kind kind, uint64_t bytes)
 {
-	int device = charge_admit(c);
+	int device = charge_admit(&c->charge);
 	if (device < 0)
-		return c->refusal;
-	c->packing = (struct packing){device, kind, c->context};
+		return c->charge.refusal;
+	c->packing = (struct packing){device, kind, c->charge.context};
+	c->page = 0;
 	c->serial = shares_pages(device, bytes);
 	if (!c->serial)
-		return charge_reserve(c, device, bytes);
+		return charge_reserve(&c->charge, device, bytes);
 	if (reserve_small(c, device, bytes)) {
 		components_refresh(device); /* takes locks of its own, and time */
 		if (reserve_small(c, device, bytes))
-			return c->refusal = account_refuse(device, bytes);
+			return c->charge.refusal = account_refuse(device, bytes);
 	}
-	c->device = device;
+	c->charge.device = device;
 	return 0;
 }
 
-static void unlock_device(const struct charge *c)
+static void unlock_device(const struct block_charge *c)
 {
 	if (c->serial)
-		pthread_mutex_unlock(&self.mutex[c->device]);
+		mutex_give(&self.mutex[c->charge.device]);
 }
 
 /* Says once that the driver packs otherwise. Unlocked: a log may be slow to write. */
@@ -102,14 +106,15 @@ static void log_distrust(void)
  * The block owes more than was reserved: pays the rest if that is possible. *surprised: for the
  * first time.
  */
-static int pay_rest(const struct charge *c, const struct table_entry *block, uint64_t owed,
+static int pay_rest(const struct block_charge *c, const struct table_entry *block, uint64_t owed,
 		    int *surprised)
 {
 	if (c->page && owed == PAGE_BYTES && pages_move_charge(c->page, block->key, block->size))
 		return 1;
 	if (c->page)
 		*surprised = !__atomic_exchange_n(&self.distrusted, 1, __ATOMIC_RELAXED);
-	if (region_reserve(c->device, owed - c->reserved, settings_memory_limit(c->device)))
+	if (region_reserve(c->charge.device, owed - c->charge.reserved,
+			   settings_memory_limit(c->charge.device)))
 		return 0;
 	pages_pay(block->key, block->size);
 	return 1;
@@ -124,13 +129,13 @@ static CUresult free_at_once(CUdeviceptr address)
 }
 
 /* No memory to remember a block by. What cannot be freed stays charged until the process ends. */
-static CUresult drop_unrecorded(const struct charge *c, CUdeviceptr address, uint64_t bytes)
+static CUresult drop_unrecorded(const struct block_charge *c, CUdeviceptr address, uint64_t bytes)
 {
 	uint64_t pages = limit_round_to_pages(bytes);
 	if (free_at_once(address) == CUDA_SUCCESS)
-		release_bytes(c->device, c->reserved);
-	else if (pages > c->reserved)
-		region_force(c->device, pages - c->reserved);
+		release_bytes(c->charge.device, c->charge.reserved);
+	else if (pages > c->charge.reserved)
+		region_force(c->charge.device, pages - c->charge.reserved);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -138,34 +143,34 @@ static CUresult drop_unrecorded(const struct charge *c, CUdeviceptr address, uin
  * There is no room for what a block took. Nobody pays for its pages, unless another block has come
  * into them meanwhile, and has paid. What cannot be freed is booked, so that the books stay true.
  */
-static CUresult return_block(const struct charge *c, const struct table_entry *block)
+static CUresult return_block(const struct block_charge *c, const struct table_entry *block)
 {
 	uint64_t alone = pages_exclusive_bytes(block->key, block->size);
 	if (free_at_once(block->key) == CUDA_SUCCESS) {
 		uint64_t gone = pages_free_end(block->key, block->size);
-		release_bytes(c->device, c->reserved + gone - alone);
+		release_bytes(c->charge.device, c->charge.reserved + gone - alone);
 	} else {
 		uint64_t owed = alone + pages_free_cancel(block->key, block->size);
-		if (owed > c->reserved)
-			region_force(c->device, owed - c->reserved);
+		if (owed > c->charge.reserved)
+			region_force(c->charge.device, owed - c->charge.reserved);
 		else
-			release_bytes(c->device, c->reserved - owed);
+			release_bytes(c->charge.device, c->charge.reserved - owed);
 		table_put_back(block);
 	}
-	return account_refuse(c->device, block->size);
+	return account_refuse(c->charge.device, block->size);
 }
 
 /* The block is in the table. Settles its charge, and gives the mutex back. */
-static CUresult settle_block(const struct charge *c, const struct table_entry *block)
+static CUresult settle_block(const struct block_charge *c, const struct table_entry *block)
 {
 	struct table_entry e;
 	int surprised = 0;
 	const struct packing *by = block->size <= SMALL_MOST ? &c->packing : NULL;
-	uint64_t owed = pages_add(by, block->key, block->size, c->reserved);
-	int paid = owed <= c->reserved ||
+	uint64_t owed = pages_add(by, block->key, block->size, c->charge.reserved);
+	int paid = owed <= c->charge.reserved ||
 		   (owed != UINT64_MAX && pay_rest(c, block, owed, &surprised));
-	if (paid && owed < c->reserved)
-		release_bytes(c->device, c->reserved - owed);
+	if (paid && owed < c->charge.reserved)
+		release_bytes(c->charge.device, c->charge.reserved - owed);
 	if (!paid)
 		table_take(TABLE_PLAIN, block->key, &e);
 	if (!paid && owed != UINT64_MAX)
@@ -179,13 +184,13 @@ static CUresult settle_block(const struct charge *c, const struct table_entry *b
 				  : return_block(c, block);
 }
 
-static CUresult record_block(const struct charge *c, CUdeviceptr address, uint64_t bytes)
+static CUresult record_block(const struct block_charge *c, CUdeviceptr address, uint64_t bytes)
 {
 	struct table_entry block = {.kind = TABLE_PLAIN,
-				    .device = c->device,
+				    .device = c->charge.device,
 				    .key = address,
 				    .size = bytes,
-				    .link = c->context},
+				    .link = c->charge.context},
 			   stale;
 	int known = table_replace(&block, &stale);
 	if (known < 0) {
@@ -200,17 +205,53 @@ static CUresult record_block(const struct charge *c, CUdeviceptr address, uint64
 	return r;
 }
 
-CUresult block_alloc_end(struct charge *c, CUresult result, CUdeviceptr address, uint64_t bytes)
+int block_is_there(const struct table_entry *block)
 {
-	if (c->device < 0)
+	CUdeviceptr base;
+	size_t bytes;
+	fn_cuMemGetAddressRange_v2 range = ORIGINAL(cuMemGetAddressRange_v2);
+	CUresult r = range ? range(&base, &bytes, block->key) : CUDA_ERROR_NOT_SUPPORTED;
+	if (r == CUDA_SUCCESS)
+		return base == block->key;
+	return r != CUDA_ERROR_INVALID_VALUE && r != CUDA_ERROR_NOT_FOUND &&
+	       r != CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+void block_drop_if_gone(const struct table_entry *block)
+{
+	struct table_entry e;
+	if (block_is_there(block) || !block_free_begin(block->key, &e))
+		return;
+	if (block_is_there(&e)) /* its address was given again meanwhile */
+		block_free_cancel(&e);
+	else
+		block_free_end(&e);
+}
+
+void blocks_drop_gone(uint64_t context)
+{
+	struct table_entry *list = table_copy_linked(TABLE_PLAIN, context);
+	for (struct table_entry *next; list; list = next) {
+		next = list->next;
+		block_drop_if_gone(list);
+		free(list);
+	}
+}
+
+CUresult block_alloc_end(struct block_charge *c, CUresult result, CUdeviceptr address,
+			 uint64_t bytes)
+{
+	if (c->charge.device < 0)
 		return result;
 	if (result == CUDA_SUCCESS) {
 		result = record_block(c, address, bytes);
+		if (result == CUDA_SUCCESS && overhead_epoch() != c->charge.epoch)
+			block_drop_if_gone(&(struct table_entry){.key = address});
 	} else {
-		release_bytes(c->device, c->reserved);
+		release_bytes(c->charge.device, c->charge.reserved);
 		unlock_device(c);
 	}
-	region_add_in_flight(c->device, -1);
+	region_add_in_flight(c->charge.device, -1);
 	return result;
 }
 
@@ -236,10 +277,10 @@ void block_free_end(const struct table_entry *block)
 	if (serial && pages_try_leave_shared(block->key, block->size))
 		return;
 	if (serial)
-		pthread_mutex_lock(&self.mutex[block->device]);
+		mutex_take(&self.mutex[block->device]);
 	release_bytes(block->device, pages_free_end(block->key, block->size));
 	if (serial)
-		pthread_mutex_unlock(&self.mutex[block->device]);
+		mutex_give(&self.mutex[block->device]);
 }
 
 void block_free_cancel(const struct table_entry *block)
@@ -254,5 +295,5 @@ void blocks_after_fork(void)
 {
 	for (int i = 0; i < HAMI_DEVICES; i++)
 		/* another thread of the parent may have held it */
-		pthread_mutex_init(&self.mutex[i], NULL);
+		self.mutex[i] = (struct mutex){0};
 }

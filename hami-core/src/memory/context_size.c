@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "memory/context_size.h"
 
-#include "platform/prim.h"
 #include "shm/region.h"
 
 #define LEAST (1ULL << 20) /* a context is never smaller: anything below is noise */
@@ -20,20 +19,6 @@ static int read_card_and_region(int device, uint64_t *card_free, uint64_t *used)
 	*used = region_used(device);
 	return nvml_memory_card_free(device, card_free) && quiet && region_is_quiet(device) &&
 	       region_used(device) == *used && region_generation(device) == growth;
-}
-
-/*
- * Whether a copy of this library in another namespace of the linker has something of the device:
- * it is the same process for NVML.
- */
-static int has_another_copy(int device)
-{
-	struct region_process all[HAMI_PROCESSES];
-	unsigned n = region_processes(device, all, HAMI_PROCESSES);
-	for (unsigned i = 0; i < n && i < HAMI_PROCESSES; i++)
-		if (all[i].pid == prim_pid())
-			return 1;
-	return 0;
 }
 
 /* A reading of one moment, if there is one among a few. */
@@ -58,8 +43,8 @@ void context_size_begin(struct context_size_sample *s, int device, int first)
 	 * context's size, and not that.
 	 */
 	read_still(device, &s->before);
-	/* this process has nothing there yet */
-	if (s->before.listed && s->first && !has_another_copy(device)) {
+	/* this process has nothing there yet, nor by a copy of this library */
+	if (s->before.listed && s->first && !region_has_copy(device)) {
 		nvml_memory_distrust_pid(device, s->before.own);
 		s->before.listed = 0;
 	}

@@ -9,6 +9,7 @@
 #include "driver/resolve.h"
 #include "memory/graphs.h"
 #include "model/limit.h"
+#include "model/location.h"
 #include "settings/settings.h"
 
 #define DEEPEST 32 /* graphs within graphs */
@@ -51,10 +52,11 @@ static int add_allocation(struct ranges *r, CUgraphNode node)
 		return 0; /* devices have no index there */
 	if (!get || get(node, &p) != CUDA_SUCCESS)
 		return -1;
-	if (p.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+	CUdevice ordinal;
+	if (location_kind_of(p.poolProps.location, &ordinal) != LOCATION_DEVICE)
 		return 0;
-	int device = settings_device(p.poolProps.location.id);
-	return device < 0 ? 0 : add_range(r, device, p.poolProps.location.id, p.dptr, p.bytesize);
+	int device = settings_device(ordinal);
+	return device < 0 ? 0 : add_range(r, device, ordinal, p.dptr, p.bytesize);
 }
 
 static int add_graph(struct ranges *r, CUgraph graph, int depth);

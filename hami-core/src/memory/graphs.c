@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "context/capture.h"
 #include "driver/resolve.h"
 #include "memory/account.h"
 #include "settings/components.h"
@@ -161,8 +160,11 @@ void graph_exec_made(CUgraphExec exec, const struct graph_need *need, int upload
 	pthread_mutex_unlock(&graphs.mutex);
 }
 
-/* What it needed before it may still have. */
-void graph_exec_updated(CUgraphExec exec, const struct graph_need *need)
+/*
+ * What it needed before it may still have. It is told before the driver's call, because another
+ * thread may launch the graph as soon as that has changed it.
+ */
+void graph_exec_update(CUgraphExec exec, const struct graph_need *need)
 {
 	pthread_mutex_lock(&graphs.mutex);
 	struct graph_exec *e = *find_exec(exec);
@@ -316,7 +318,8 @@ static CUresult begin_run(struct graph_run *run)
 CUresult graph_run_begin(struct graph_run *run, CUgraphExec exec, CUstream stream)
 {
 	run->exec = exec;
-	run->unknown = run->need.any = 0;
+	run->stream = stream;
+	run->unknown = run->recorded = run->need.any = 0;
 	if (settings_gate() != GATE_LIMITED)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&graphs.mutex);
@@ -325,10 +328,14 @@ CUresult graph_run_begin(struct graph_run *run, CUgraphExec exec, CUstream strea
 	if (e && e->need.any)
 		run->need = e->need;
 	pthread_mutex_unlock(&graphs.mutex);
-	if (!run->need.any || (stream && capture_is_active(stream))) {
-		run->need.any = 0; /* recorded: the graph that it goes into takes the memory */
+	if (!run->need.any)
+		return CUDA_SUCCESS;
+	if (capture_hold(stream)) {
+		run->need.any = 0;
+		run->recorded = 1;
 		return CUDA_SUCCESS;
 	}
+	capture_watch(&run->before);
 	return begin_run(run);
 }
 
@@ -338,14 +345,14 @@ CUresult graph_upload_begin(struct graph_run *run, const struct graph_need *need
 	return need->any ? begin_run(run) : CUDA_SUCCESS;
 }
 
-/* Ends a run on one device (needs the mutex). */
-static void settle_run(const struct graph_run *run, int device)
+/* Ends a run on one device (needs the mutex); `ran`: and was not recorded meanwhile. */
+static void settle_run(const struct graph_run *run, int device, int ran)
 {
 	struct device_graph_memory *h = &graphs.device[device];
 	h->flying -= run->need.bytes[device];
 	settle_device(device);
 	/* Otherwise nobody knows in what order the driver was called. */
-	h->last = run->serial[device] == h->events ? run->exec : NULL;
+	h->last = ran && run->serial[device] == h->events ? run->exec : NULL;
 	region_add_in_flight(device, -1);
 }
 
@@ -353,14 +360,17 @@ CUresult graph_run_end(struct graph_run *run, CUresult result)
 {
 	CUdevice current;
 	fn_cuCtxGetDevice get = ORIGINAL(cuCtxGetDevice);
+	if (run->recorded)
+		capture_release();
 	if (run->unknown && result == CUDA_SUCCESS && get && get(&current) == CUDA_SUCCESS)
 		graphs_charge(current);
 	if (!run->need.any)
 		return result;
+	int ran = !run->exec || !capture_may_have_recorded(&run->before, run->stream);
 	pthread_mutex_lock(&graphs.mutex);
 	for (int i = 0; i < HAMI_DEVICES; i++)
 		if (run->need.bytes[i])
-			settle_run(run, i);
+			settle_run(run, i, ran);
 	note_run_end(run, result == CUDA_SUCCESS);
 	pthread_mutex_unlock(&graphs.mutex);
 	return result;

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "context/capture.h"
 #include "cuda_abi.h"
 #include "model/limits.h"
 
@@ -25,14 +26,17 @@ struct graph_need {
  */
 int graph_measure(struct graph_need *need, CUgraph graph);
 
-/* A graph was made ready to run, `uploaded` with its memory; or it was changed. */
+/* A graph was made ready to run, `uploaded` with its memory; or it is about to be changed. */
 void graph_exec_made(CUgraphExec exec, const struct graph_need *need, int uploaded);
-void graph_exec_updated(CUgraphExec exec, const struct graph_need *need);
+void graph_exec_update(CUgraphExec exec, const struct graph_need *need);
 
 /* Around a launch or an upload of a graph, or making one ready with an upload. */
 struct graph_run {
 	int unknown; /* not seen to be made: what it took is charged afterwards */
+	int recorded; /* into another graph, which takes the memory */
 	CUgraphExec exec;
+	CUstream stream;
+	struct capture_view before;
 	struct graph_need need;
 	uint64_t serial[HAMI_DEVICES]; /* which run of a device it is, 0: not alone there */
 };

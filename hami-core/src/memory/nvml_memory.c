@@ -6,6 +6,7 @@
 #include "memory/account.h"
 #include "platform/log.h"
 #include "platform/prim.h"
+#include "driver/nvml_fork.h"
 #include "driver/resolve.h"
 #include "settings/settings.h"
 #include "shm/region.h"
@@ -27,7 +28,8 @@ static nvmlDevice_t nvml_handle_of(int device)
 	fn_nvmlInit_v2 init = ORIGINAL(nvmlInit_v2);
 	fn_nvmlDeviceGetHandleByUUID by_uuid = ORIGINAL(nvmlDeviceGetHandleByUUID);
 	if (!self.state)
-		self.state = init && by_uuid && init() == NVML_SUCCESS ? 1 : -1;
+		self.state = init && by_uuid && nvml_answers() && init() == NVML_SUCCESS ? 1
+										 : -1;
 	const char *uuid = settings_uuid(device);
 	if (self.state == 1 && !self.device[device] && *uuid &&
 	    by_uuid(uuid, &self.device[device]) != NVML_SUCCESS)

@@ -18,9 +18,11 @@ static int shares_with_host(CUdevice device)
 	       yes;
 }
 
-CUresult overflow_alloc(struct charge *c, CUresult refusal, CUdeviceptr *pointer, uint64_t bytes)
+CUresult overflow_alloc(struct block_charge *c, CUresult refusal, CUdeviceptr *pointer,
+			uint64_t bytes)
 {
-	if (refusal != CUDA_ERROR_OUT_OF_MEMORY || c->device < 0 || !settings_oversubscribes())
+	if (refusal != CUDA_ERROR_OUT_OF_MEMORY || c->charge.device < 0 ||
+	    !settings_oversubscribes())
 		return refusal;
 	CUdevice device;
 	fn_cuCtxGetDevice current = ORIGINAL(cuCtxGetDevice);
@@ -35,8 +37,9 @@ CUresult overflow_alloc(struct charge *c, CUresult refusal, CUdeviceptr *pointer
 		advise(*pointer, bytes, CU_MEM_ADVISE_SET_ACCESSED_BY, device);
 	}
 	c->packing.kind = PAGES_MANAGED;
-	account_add_uncounted(TABLE_OVERFLOW, c->device, *pointer, limit_round_to_pages(bytes),
-			      (CUcontext)(uintptr_t)c->context);
+	account_add_uncounted(TABLE_OVERFLOW, c->charge.device, *pointer,
+			      limit_round_to_pages(bytes),
+			      (CUcontext)(uintptr_t)c->charge.context);
 	return CUDA_SUCCESS;
 }
 

@@ -6,14 +6,15 @@
 #ifndef OVERFLOW_H
 #define OVERFLOW_H
 
-#include "memory/account.h"
+#include "memory/blocks.h"
 
 /*
  * The driver has answered `refusal` to an allocation that the limit admits. OUT_OF_MEMORY becomes
  * managed memory that prefers the device, if the device can share managed memory with the host
  * while both work; otherwise the refusal stands. What was got is told to monitors (VGPU_OVERFLOW).
  */
-CUresult overflow_alloc(struct charge *c, CUresult refusal, CUdeviceptr *pointer, uint64_t bytes);
+CUresult overflow_alloc(struct block_charge *c, CUresult refusal, CUdeviceptr *pointer,
+			uint64_t bytes);
 
 /* An allocation was freed. */
 void overflow_freed(CUdeviceptr pointer);

@@ -23,6 +23,11 @@
 /* Ms between two looks while threads kept the last ones from seeing clearly. */
 #define SOON 10
 #define QUICK 16           /* such looks, then it is left to the usual pace */
+/*
+ * Loaded images may together take so much beyond their size and be code all the same: it is
+ * compiled when it is loaded, and has tables. More than that is arrays.
+ */
+#define UNEXPLAINED_MOST (32ULL << 20)
 #define TRIES 4            /* readings of one look */
 #define MISSES 3           /* NVML does not know this process: it will not learn it */
 
@@ -42,6 +47,7 @@ static struct {
 		int had;    /* this process has had a context there */
 		uint64_t contexts, booked; /* contexts, and what is charged for them */
 		uint64_t beyond; /* charged for everything else that is not data */
+		uint64_t unexplained; /* the part of it that loads took beyond their images */
 	} of[HAMI_DEVICES];
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -100,6 +106,8 @@ static void charge_beyond(int device, uint64_t want)
 	if (want == before)
 		return;
 	self.of[device].beyond = want;
+	if (self.of[device].unexplained > want)
+		self.of[device].unexplained = want;
 	region_add_overhead(device, REGION_MODULE, (int64_t)(want - before),
 			    settings_charges_overhead());
 	if (want > before)
@@ -238,6 +246,11 @@ CUresult overhead_add_context_end(struct context_creation *m, CUresult result, C
 	return result;
 }
 
+unsigned overhead_epoch(void)
+{
+	return __atomic_load_n(&self.epoch, __ATOMIC_SEQ_CST);
+}
+
 /* Whether the calling thread has met this context before, and no context has gone since. */
 static int is_known(CUcontext context)
 {
@@ -286,7 +299,7 @@ void overhead_note_context(int device, CUcontext context)
 
 void overhead_remove_context_begin(struct context_removal *l, CUcontext context)
 {
-	__atomic_add_fetch(&self.epoch, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&self.epoch, 1, __ATOMIC_SEQ_CST);
 	l->found = table_take(TABLE_CONTEXT, (uintptr_t)context, &l->entry);
 }
 
@@ -326,6 +339,9 @@ void overhead_code_begin(struct code_load *l)
 	if (l->device < 0)
 		return;
 	l->card_free = card_free();
+	pthread_mutex_lock(&self.mutex);
+	l->beyond = self.of[l->device].beyond;
+	pthread_mutex_unlock(&self.mutex);
 }
 
 CUresult overhead_code_end(struct code_load *l, CUresult result)
@@ -337,6 +353,20 @@ CUresult overhead_code_end(struct code_load *l, CUresult result)
 		look_at_nvml(l->device);
 	pthread_mutex_unlock(&self.mutex);
 	return result;
+}
+
+uint64_t overhead_code_excess(struct code_load *l, uint64_t image_bytes)
+{
+	if (l->device < 0)
+		return 0;
+	uint64_t limit = settings_charges_overhead() ? settings_memory_limit(l->device) : 0;
+	pthread_mutex_lock(&self.mutex);
+	uint64_t known = l->beyond + image_bytes, now = self.of[l->device].beyond;
+	uint64_t excess = now > known ? now - known : 0;
+	self.of[l->device].unexplained += excess;
+	int much = self.of[l->device].unexplained > UNEXPLAINED_MOST;
+	pthread_mutex_unlock(&self.mutex);
+	return much && limit && region_used(l->device) > limit ? excess : 0;
 }
 
 void overhead_code_unloaded(void)

@@ -34,6 +34,8 @@ CUresult overhead_add_context_end(struct context_creation *m, CUresult result, C
  * uses; counts that context if it is new. Asks the driver once where nothing has changed.
  */
 int overhead_note_current(CUcontext *owner);
+/* A number that changes whenever a context is about to go, or has gone. */
+unsigned overhead_epoch(void);
 /* A context is in use that may have been made without our knowledge. Cheap when it is known. */
 void overhead_note_context(int device, CUcontext context);
 /*
@@ -57,9 +59,15 @@ void overhead_reconcile(int device);
 struct code_load {
 	int device; /* index in the limits, -1: not accounted */
 	size_t card_free;
+	uint64_t beyond; /* what was charged before that is neither data nor a context */
 };
 void overhead_code_begin(struct code_load *l);
 CUresult overhead_code_end(struct code_load *l, CUresult result);
+/*
+ * After the load of an image of so many bytes: what it has taken that the image does not explain,
+ * when that and what such loads took before are too much for the limit; else 0.
+ */
+uint64_t overhead_code_excess(struct code_load *l, uint64_t image_bytes);
 /* After code was unloaded. */
 void overhead_code_unloaded(void);
 

@@ -36,6 +36,7 @@ struct pool {
 	int leaving;         /* calls that destroy it: the driver must not be asked about it */
 	int calls;           /* under way: the record stays */
 	int growing;         /* those of them that may make it grow */
+	int doubtful;        /* `live` may hold what was recorded: see pool_doubt */
 	uint64_t granule;
 	uint64_t live;    /* bytes of allocations that were not freed, those under way included */
 	uint64_t charged;
@@ -74,14 +75,28 @@ static uint64_t round_to_granules(const struct pool *p, uint64_t bytes)
 	return (bytes + p->granule - 1) & ~(p->granule - 1);
 }
 
+/* What the driver says of a pool in bytes; 0: it does not say. */
+static int query_attribute(const struct pool *p, int attribute, uint64_t *bytes)
+{
+	fn_cuMemPoolGetAttribute get = ORIGINAL(cuMemPoolGetAttribute);
+	return p->handle && !p->leaving && get &&
+	       get(p->handle, attribute, bytes) == CUDA_SUCCESS;
+}
+
 /* Bytes that the driver has reserved for a pool. */
 static uint64_t query_reserved(const struct pool *p)
 {
 	uint64_t bytes = 0;
-	fn_cuMemPoolGetAttribute get = ORIGINAL(cuMemPoolGetAttribute);
-	if (!get || get(p->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) != CUDA_SUCCESS)
-		return 0;
-	return bytes;
+	return query_attribute(p, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) ? bytes : 0;
+}
+
+/* What is in use of a doubtful pool is what the driver says, when no call may make it more. */
+static void learn_live(struct pool *p)
+{
+	uint64_t used;
+	if (p->doubtful && !p->growing &&
+	    query_attribute(p, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
+		p->live = used;
 }
 
 /* Bytes that a pool has of its device, as far as that is known (needs the mutex). */
@@ -108,6 +123,7 @@ static uint64_t settle_pool(struct pool *p)
 {
 	if (p->device < 0)
 		return 0;
+	learn_live(p);
 	uint64_t now = bytes_held(p), beyond = now > p->charged ? now - p->charged : 0;
 	p->doomed = p->doomed < beyond ? p->doomed : beyond;
 	uint64_t least = p->growing ? round_to_granules(p, p->live) : 0;
@@ -155,11 +171,37 @@ static void forget_if_unused(struct pool *p)
 	free(p);
 }
 
+/* Takes an allocation off what is in use. Of a doubtful pool it may not be in that. */
+static void subtract_live(struct pool *p, uint64_t bytes)
+{
+	uint64_t used;
+	if (p->doubtful && query_attribute(p, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
+		return; /* settle_pool reads it */
+	p->live -= bytes < p->live ? bytes : p->live;
+}
+
+void pool_doubt(struct pool *p)
+{
+	pthread_mutex_lock(&pools.mutex);
+	p->doubtful = 1;
+	pthread_mutex_unlock(&pools.mutex);
+}
+
+void pool_perhaps_freed(const struct table_entry *entry)
+{
+	struct pool *p = (struct pool *)(uintptr_t)entry->link;
+	pthread_mutex_lock(&pools.mutex);
+	p->doubtful = 1;
+	settle_pool(p);
+	pthread_mutex_unlock(&pools.mutex);
+	table_put_back(entry); /* it may be freed once more */
+}
+
 void pool_freed(const struct table_entry *entry)
 {
 	struct pool *p = (struct pool *)(uintptr_t)entry->link;
 	pthread_mutex_lock(&pools.mutex);
-	p->live -= entry->size;
+	subtract_live(p, entry->size);
 	settle_pool(p);
 	forget_if_unused(p);
 	pthread_mutex_unlock(&pools.mutex);
@@ -262,7 +304,7 @@ uint64_t pool_alloc_end(struct pool_alloc *a, CUresult result, CUdeviceptr point
 	if (result == CUDA_SUCCESS && !over)
 		e.key = pointer;
 	if (!e.key || table_add(&e))
-		p->live -= a->bytes;
+		subtract_live(p, a->bytes);
 	p->growing--;
 	if (!over)
 		end_call(p, 0);

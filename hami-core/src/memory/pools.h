@@ -46,12 +46,21 @@ enum pool_answer pool_alloc_begin(struct pool_alloc *a, CUmemoryPool handle, int
 uint64_t pool_alloc_end(struct pool_alloc *a, CUresult result, CUdeviceptr pointer);
 void pool_alloc_undone(struct pool_alloc *a, uint64_t over);
 
+/*
+ * An allocation of a pool, or a freeing into it, may have been recorded into a graph instead. From
+ * then on the driver is asked what is in use of the pool.
+ */
+void pool_doubt(struct pool *p);
+
 /* Around a call that trims a pool, or destroys it (`leaving`). NULL: a pool that is not known. */
 struct pool *pool_call_begin(CUmemoryPool handle, int leaving);
 void pool_call_end(struct pool *p, int leaving, int destroyed);
 
-/* An allocation of a pool, taken out of the table, was freed. */
+/*
+ * An allocation of a pool, taken out of the table, was freed; or perhaps its freeing was recorded.
+ */
 void pool_freed(const struct table_entry *entry);
+void pool_perhaps_freed(const struct table_entry *entry);
 
 /* Reads again what the pools of a device hold, which shrinks by itself when streams synchronise. */
 void pools_refresh(int device);

@@ -32,16 +32,33 @@ CUresult release_address_end(struct address_release *f, CUresult result)
 		block_free_end(&f->entry);
 	} else if (gone) {
 		pool_freed(&f->entry);
+	} else if (plain) {
+		block_free_cancel(&f->entry);
+		block_drop_if_gone(&f->entry);
 	} else {
-		plain ? block_free_cancel(&f->entry) : table_put_back(&f->entry);
+		table_put_back(&f->entry);
 	}
 	region_add_in_flight(f->entry.device, -1);
 	return result;
 }
 
+CUresult release_address_doubt(struct address_release *f)
+{
+	if (f->found && f->entry.kind == TABLE_PLAIN)
+		return release_address_end(f, block_is_there(&f->entry) ? CUDA_ERROR_UNKNOWN
+									: CUDA_SUCCESS),
+		       CUDA_SUCCESS;
+	if (f->found) {
+		pool_perhaps_freed(&f->entry);
+		region_add_in_flight(f->entry.device, -1);
+	}
+	return CUDA_SUCCESS;
+}
+
 void release_context_begin(struct context_release *d, CUcontext context)
 {
-	static const enum table_kind others[] = {TABLE_ARRAY, TABLE_IMPORT, TABLE_OVERFLOW};
+	static const enum table_kind others[] = {TABLE_ARRAY, TABLE_MODULE, TABLE_IMPORT,
+						TABLE_OVERFLOW};
 	*d = (struct context_release){.context = NULL};
 	if (!context || settings_gate() != GATE_LIMITED)
 		return;
@@ -52,7 +69,7 @@ void release_context_begin(struct context_release *d, CUcontext context)
 	d->context_limits = context_limits_take(context);
 	pages_forget_context((uintptr_t)context);
 	d->gone[0] = block_free_all_begin((uintptr_t)context);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		d->gone[i + 1] = table_take_linked(others[i], (uintptr_t)context);
 }
 
@@ -66,9 +83,11 @@ static void settle_gone_entry(const struct table_entry *e)
 	case TABLE_OVERFLOW:
 		account_remove_uncounted(e);
 		break;
+	case TABLE_ARRAY:
+		sparse_array_gone(e->key);
+		/* fall through */
 	default:
 		region_release(e->device, e->size);
-		sparse_settle(sparse_take(e->key), 1);
 	}
 }
 
@@ -89,12 +108,15 @@ static void settle_list(struct table_entry *list, int gone)
 
 CUresult release_context_end(struct context_release *d, CUresult result)
 {
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		settle_list(d->gone[i], result == CUDA_SUCCESS);
 	if (!d->context)
 		return result;
 	context_limits_settle(d->context_limits, result == CUDA_SUCCESS);
 	overhead_remove_context_end(&d->overhead, result == CUDA_SUCCESS);
+	/* After the epoch has changed: what is booked later is looked at by who books it. */
+	if (result == CUDA_SUCCESS)
+		blocks_drop_gone((uintptr_t)d->context);
 	if (d->overhead.found)
 		region_add_in_flight(d->overhead.entry.device, -1);
 	return result;

@@ -17,11 +17,13 @@ struct address_release {
 };
 void release_address_begin(struct address_release *f, CUdeviceptr address);
 CUresult release_address_end(struct address_release *f, CUresult result);
+/* The call succeeded, and perhaps was only recorded into a graph. CUDA_SUCCESS. */
+CUresult release_address_doubt(struct address_release *f);
 
 /* Around the driver's destruction of a context: what goes with it. */
 struct context_release {
 	CUcontext context;
-	struct table_entry *gone[4]; /* plain, arrays, imports, overflow */
+	struct table_entry *gone[5]; /* plain, arrays, modules, imports, overflow */
 	struct context_limits *context_limits;
 	struct context_removal overhead;
 };

@@ -21,13 +21,17 @@ struct part {
 
 struct tile {
 	struct part part;
-	uint64_t handle;
+	struct physical *of;
+	uint64_t call, since; /* numbers of the call that mapped it: its begin and its end */
+	int lost;             /* its array was destroyed while the call was under way */
 	struct tile *next;
 };
 
 static struct {
-	pthread_mutex_t mutex; /* before the region's */
+	pthread_mutex_t mutex; /* before those of handles.c */
 	unsigned count;        /* read without the mutex, so that other arrays cost nothing */
+	uint64_t numbers;      /* begins and ends of calls so far */
+	struct sparse_call *calls;    /* under way */
 	struct tile *bucket[BUCKETS]; /* by array */
 } sparse = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -72,17 +76,21 @@ static int covers(const struct part *outer, const struct part *inner)
 	return 1;
 }
 
-/* Unmaps what lies wholly in a part (needs the mutex). */
-static void remove_within(const struct part *p)
+/*
+ * Unmaps what lies wholly in a part (needs the mutex). Of calls that meet nobody knows which the
+ * driver carried out last: what one mapped stays charged until a later call unmaps it.
+ */
+static void remove_within(const struct part *p, const struct sparse_call *call)
 {
 	for (struct tile **at = bucket_of(p->array); *at;) {
 		struct tile *t = *at;
-		if (!covers(p, &t->part)) {
+		int before = t->since < call->number || t->call == call->number;
+		if (!before || !covers(p, &t->part)) {
 			at = &t->next;
 			continue;
 		}
 		*at = t->next;
-		handle_drop(t->handle);
+		handle_let_go(t->of);
 		free(t);
 		__atomic_sub_fetch(&sparse.count, 1, __ATOMIC_RELAXED);
 	}
@@ -97,60 +105,83 @@ static void put_tile(struct tile *t)
 }
 
 /*
- * Takes a use of a handle of ours for an entry that maps. NULL: it is none, or there is no memory
- * for it: then it stays charged.
+ * Takes a use of memory of ours for an entry that maps. NULL: it is none, or there is no memory for
+ * it: then it stays charged.
  */
 static struct tile *make_tile(const CUarrayMapInfo *m)
 {
-	if (m->memOperationType != CU_MEM_OPERATION_TYPE_MAP || !handle_use(m->memHandle.memHandle))
-		return NULL;
-	struct tile *t = malloc(sizeof *t);
+	struct physical *p = m->memOperationType == CU_MEM_OPERATION_TYPE_MAP
+				     ? handle_hold(m->memHandle.memHandle)
+				     : NULL;
+	struct tile *t = p ? malloc(sizeof *t) : NULL;
 	if (t)
-		*t = (struct tile){.part = part_of(m), .handle = m->memHandle.memHandle};
+		*t = (struct tile){.part = part_of(m), .of = p};
 	return t;
 }
 
-/* Books an entry that the driver has carried out (needs the mutex), in place of what was there. */
-static void book_entry(const CUarrayMapInfo *m, struct tile *t)
+int sparse_map_begin(struct sparse_call *c, const CUarrayMapInfo *list, unsigned int count)
 {
-	struct part p = part_of(m);
-	remove_within(&p);
-	if (t)
-		put_tile(t);
-}
-
-struct tile **sparse_map_begin(const CUarrayMapInfo *list, unsigned int count)
-{
-	struct tile **made = calloc(count, sizeof(struct tile *));
+	*c = (struct sparse_call){.list = list, .count = count};
+	c->made = calloc(count, sizeof(struct tile *));
+	if (!c->made)
+		return -1;
 	/* Before the call: a release may run beside it. */
-	for (unsigned int i = 0; made && i < count; i++)
-		made[i] = make_tile(&list[i]);
-	return made;
+	for (unsigned int i = 0; i < count; i++)
+		c->made[i] = make_tile(&list[i]);
+	pthread_mutex_lock(&sparse.mutex);
+	c->number = ++sparse.numbers;
+	c->next = sparse.calls;
+	sparse.calls = c;
+	pthread_mutex_unlock(&sparse.mutex);
+	return 0;
 }
 
-CUresult sparse_map_end(struct tile **made, const CUarrayMapInfo *list, unsigned int count,
-			CUresult result)
+static void forget_call(const struct sparse_call *c)
+{
+	struct sparse_call **at = &sparse.calls;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+}
+
+static void let_go_of_tile(struct tile *t)
+{
+	handle_let_go(t->of);
+	free(t);
+}
+
+/* Books an entry that the driver has carried out (needs the mutex), in place of what was there. */
+static void book_entry(const struct sparse_call *c, unsigned int i, uint64_t now)
+{
+	struct part p = part_of(&c->list[i]);
+	struct tile *t = c->made[i];
+	remove_within(&p, c);
+	if (t && t->lost) {
+		let_go_of_tile(t);
+	} else if (t) {
+		t->call = c->number;
+		t->since = now;
+		put_tile(t);
+	}
+}
+
+void sparse_map_end(struct sparse_call *c, unsigned int done)
 {
 	pthread_mutex_lock(&sparse.mutex);
-	for (unsigned int i = 0; i < count; i++) {
-		if (result == CUDA_SUCCESS) {
-			book_entry(&list[i], made[i]);
-		} else if (made[i]) {
-			handle_drop(made[i]->handle);
-			free(made[i]);
-		}
-	}
+	uint64_t now = ++sparse.numbers;
+	forget_call(c);
+	for (unsigned int i = 0; i < c->count; i++)
+		if (i < done)
+			book_entry(c, i, now);
+		else if (c->made[i])
+			let_go_of_tile(c->made[i]);
 	pthread_mutex_unlock(&sparse.mutex);
-	free(made);
-	return result;
+	free(c->made);
 }
 
-struct tile *sparse_take(uint64_t array)
+static struct tile *take_tiles(uint64_t array)
 {
 	struct tile *list = NULL;
-	if (!__atomic_load_n(&sparse.count, __ATOMIC_RELAXED))
-		return NULL;
-	pthread_mutex_lock(&sparse.mutex);
 	for (struct tile **at = bucket_of(array); *at;) {
 		struct tile *t = *at;
 		if (t->part.array != array) {
@@ -162,23 +193,52 @@ struct tile *sparse_take(uint64_t array)
 		list = t;
 		__atomic_sub_fetch(&sparse.count, 1, __ATOMIC_RELAXED);
 	}
-	pthread_mutex_unlock(&sparse.mutex);
 	return list;
 }
 
-void sparse_settle(struct tile *list, int gone)
+void sparse_destroy_begin(struct sparse_destruction *d, uint64_t array)
 {
-	for (struct tile *next; list; list = next) {
-		next = list->next;
-		if (gone) {
-			handle_drop(list->handle);
-			free(list);
-			continue;
-		}
-		pthread_mutex_lock(&sparse.mutex);
-		put_tile(list);
-		pthread_mutex_unlock(&sparse.mutex);
+	*d = (struct sparse_destruction){.array = array};
+	if (!__atomic_load_n(&sparse.count, __ATOMIC_RELAXED) &&
+	    !__atomic_load_n(&sparse.calls, __ATOMIC_RELAXED))
+		return;
+	pthread_mutex_lock(&sparse.mutex);
+	d->number = ++sparse.numbers;
+	d->tiles = take_tiles(array);
+	pthread_mutex_unlock(&sparse.mutex);
+}
+
+/* What calls have mapped that began before the array's end did went with it (needs the mutex). */
+static void lose_tiles(const struct sparse_destruction *d)
+{
+	for (struct sparse_call *c = sparse.calls; c; c = c->next)
+		for (unsigned int i = 0; c->number < d->number && i < c->count; i++)
+			if (c->made[i] && c->made[i]->part.array == d->array)
+				c->made[i]->lost = 1;
+}
+
+void sparse_destroy_end(struct sparse_destruction *d, int gone)
+{
+	if (!d->number)
+		return;
+	pthread_mutex_lock(&sparse.mutex);
+	if (gone)
+		lose_tiles(d);
+	for (struct tile *next; d->tiles; d->tiles = next) {
+		next = d->tiles->next;
+		if (gone)
+			let_go_of_tile(d->tiles);
+		else
+			put_tile(d->tiles);
 	}
+	pthread_mutex_unlock(&sparse.mutex);
+}
+
+void sparse_array_gone(uint64_t array)
+{
+	struct sparse_destruction d;
+	sparse_destroy_begin(&d, array);
+	sparse_destroy_end(&d, 1);
 }
 
 void sparse_after_fork(void)

@@ -149,8 +149,7 @@ int pace_cost_varies(const struct pace_cost *c)
 
 uint64_t pace_cost_estimate(const struct pace_cost *c)
 {
-	uint64_t least = c->mean / 5 * 2, likely = pace_cost_varies(c) ? c->best : c->usual;
-	return likely > least ? likely : least;
+	return pace_cost_varies(c) ? c->mean : c->usual;
 }
 
 int pace_cost_is_new(const struct pace_cost *c)
@@ -158,17 +157,18 @@ int pace_cost_is_new(const struct pace_cost *c)
 	return c->samples < COST_FIRST;
 }
 
-uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid)
+uint64_t pace_settle(struct pace_line *line, uint64_t busy, uint64_t end, uint64_t others,
+		     uint64_t charge, uint64_t in_flight)
 {
-	uint64_t charge = smaller(measured, predicted);
-	return charge == PACE_UNKNOWN ? paid : charge;
-}
-
-uint64_t pace_work_start(uint64_t start, uint64_t end, uint64_t loading)
-{
-	if (loading <= PACE_HELD_NS || end < start || end - start <= PACE_NEW_NS)
-		return start;
-	return start + smaller(loading - PACE_HELD_NS, end - start - PACE_NEW_NS);
+	uint64_t from = busy > line->busy_until ? busy : line->busy_until;
+	if (end > from) {
+		line->owed += end - from > others ? end - from - others : 0;
+		line->busy_until = end;
+	}
+	line->owed -= smaller(line->owed, charge);
+	uint64_t more = line->owed > in_flight ? line->owed - in_flight : 0;
+	line->owed -= more;
+	return more;
 }
 
 /* The part of a piece's charge that lies in [start, end]. */

@@ -19,8 +19,6 @@
 #define PACE_AHEAD_NS 4000000ULL   /* work queued on the device; more makes every decision late */
 #define PACE_SLICE_NS 5000000ULL   /* longest sleep, so that a change of policy is seen */
 
-/* a launch that takes longer loads code; up to this the host may just have been held up */
-#define PACE_HELD_NS 1000000ULL
 /* paid for what has never been measured, until it is: else a start is unbounded */
 #define PACE_NEW_NS 250000ULL
 
@@ -100,22 +98,6 @@ int pace_cost_is_new(const struct pace_cost *cost);
  */
 uint64_t pace_sample(uint64_t elapsed, uint64_t late);
 
-/*
- * What a batch costs in the end. `measured`: from its start to its end; includes others' time
- * slices, and pauses of the program in it. `predicted`: the sum of single costs; counts twice what
- * ran side by side. So the smaller. Either may be PACE_UNKNOWN; what was paid stands where both
- * are.
- */
-uint64_t pace_charge(uint64_t measured, uint64_t predicted, uint64_t paid);
-
-/*
- * When the device began with a launch that `start` and `end` frame and the host first loaded code
- * for, for so long that the device stood idle for certain, PACE_HELD_NS aside: so long the host may
- * have been held up when the kernel ran already. At least what is paid for a launch that is new is
- * left of it.
- */
-uint64_t pace_work_start(uint64_t start, uint64_t end, uint64_t loading);
-
 #define PACE_PIECES 64
 
 /* The time line of a context: which times the batches were charged for that were settled last. */
@@ -123,6 +105,7 @@ struct pace_line {
 	uint64_t settled; /* so many were */
 	uint64_t charged; /* for all of them */
 	uint64_t latest;  /* where the line ends */
+	uint64_t busy_until, owed; /* of pace_settle */
 	struct {
 		uint64_t start, end, charge;
 		uint64_t before; /* what `charged` was then */
@@ -137,6 +120,16 @@ struct pace_line {
  */
 uint64_t pace_uncharged(const struct pace_line *line, uint64_t start, uint64_t end,
 			uint64_t charged_then);
+
+/*
+ * What to charge in addition to `charge` for a batch for which the device worked throughout
+ * [busy, end], but for what `others` had of it. That time is owed until batches are charged for it.
+ * Batches of several threads lie on each other, so it may be the work of those that are in flight,
+ * for which `in_flight` is paid. Never more than that is owed: what takes longer than it is thought
+ * to is charged.
+ */
+uint64_t pace_settle(struct pace_line *line, uint64_t busy, uint64_t end, uint64_t others,
+		     uint64_t charge, uint64_t in_flight);
 
 /* Notes what [start, end] was charged for. */
 void pace_note_charge(struct pace_line *line, uint64_t start, uint64_t end, uint64_t charge);

@@ -1,53 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/preempt.h"
 
-#define LATE_NS 100000 /* a mark that takes longer has waited for others */
+#define DOUBT_NS 30000 /* a mark that takes longer may have waited for others */
+#define LATE_NS 100000 /* one that takes longer has */
+#define CLOSE_NS 500000 /* marks no further apart leave no time slice unseen */
+#define SHARED_NS 300000000ULL
 #define WINDOW_NS 500000000ULL /* the two clocks drift: what is older says nothing about them */
 
-/*
- * How far the device's time is ahead of the host's, at least; a mark that is passed at once says it
- * best.
- */
-static void compare_clocks(struct preempt *x, uint64_t marked_ns, int64_t ahead)
+void preempt_compare_clocks(struct preempt *x, uint64_t host_ns, uint64_t at)
 {
-	if (!x->window_ns || marked_ns - x->window_ns > 2 * WINDOW_NS) {
+	/* at least so far it is ahead; what is passed at once says it best */
+	int64_t ahead = (int64_t)(at - host_ns);
+	if (!x->window_ns || host_ns - x->window_ns > 2 * WINDOW_NS) {
 		x->offset = x->next = ahead;
-		x->window_ns = marked_ns;
-	} else if (marked_ns - x->window_ns > WINDOW_NS) {
+		x->window_ns = host_ns;
+	} else if (host_ns - x->window_ns > WINDOW_NS) {
 		x->offset = x->next;
 		x->next = ahead;
-		x->window_ns = marked_ns;
+		x->window_ns = host_ns;
 	}
 	x->next = ahead < x->next ? ahead : x->next;
 	x->offset = ahead < x->offset ? ahead : x->offset;
 }
 
+uint64_t preempt_device_time(const struct preempt *x, uint64_t host_ns)
+{
+	return x->window_ns ? host_ns + (uint64_t)x->offset : 0;
+}
+
+int preempt_is_shared(const struct preempt *x)
+{
+	return x->shared_ns && x->on_ns - x->shared_ns < SHARED_NS;
+}
+
+/* The device passed marks at both moments: nothing was missed in between if they are near. */
+static void note_seen(struct preempt *x, uint64_t asked, uint64_t at)
+{
+	if (at > x->on_ns && asked < x->on_ns + CLOSE_NS)
+		x->seen_ns += at - x->on_ns;
+}
+
 void preempt_note(struct preempt *x, uint64_t marked_ns, uint64_t sent_ns, uint64_t at, int ended)
 {
-	compare_clocks(x, marked_ns, (int64_t)(at - marked_ns));
+	preempt_compare_clocks(x, marked_ns, at);
 	uint64_t asked = sent_ns + (uint64_t)x->offset;
-	if (at > asked + LATE_NS && !ended) {
+	note_seen(x, asked, at);
+	if (at > asked + DOUBT_NS) {
 		unsigned i = x->pieces++ % PREEMPT_PIECES;
 		/* it began before we asked */
-		x->piece[i].from =
-			x->on_ns && x->on_ns < asked ? asked - (asked - x->on_ns) / 2 : asked;
+		uint64_t slack = x->on_ns && x->on_ns < asked ? (asked - x->on_ns) / 2 : 0;
+		x->piece[i].from = asked - slack;
 		x->piece[i].to = at;
+		x->piece[i].slack = slack;
+		x->piece[i].doubtful = (ended && !x->independent) || at <= asked + LATE_NS;
+		x->shared_ns = x->piece[i].doubtful ? x->shared_ns : at;
 	}
+	if (at <= asked + DOUBT_NS)
+		x->mark[x->marks++ % PREEMPT_MARKS] = at;
 	x->on_ns = at;
 }
 
-uint64_t preempt_time_between(const struct preempt *x, uint64_t from, uint64_t to)
+void preempt_note_kernel(struct preempt *x, uint64_t from, uint64_t to)
 {
-	uint64_t oldest = x->pieces > PREEMPT_PIECES ? x->pieces - PREEMPT_PIECES : 0, sum = 0;
+	for (int i = 0; i < PREEMPT_MARKS; i++)
+		x->independent |= x->mark[i] > from + LATE_NS && x->mark[i] + LATE_NS < to;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+struct preempt_sum preempt_time_between(const struct preempt *x, uint64_t from, uint64_t to)
+{
+	uint64_t oldest = x->pieces > PREEMPT_PIECES ? x->pieces - PREEMPT_PIECES : 0;
+	struct preempt_sum sum = {0};
 	for (uint64_t n = oldest; n < x->pieces; n++) {
-		uint64_t first = x->piece[n % PREEMPT_PIECES].from,
-			 last = x->piece[n % PREEMPT_PIECES].to;
-		/* it ends with the work that it is a part of: not by others' slices */
-		if (last + PREEMPT_SAME_NS > to)
+		unsigned i = n % PREEMPT_PIECES;
+		uint64_t first = x->piece[i].from > from ? x->piece[i].from : from,
+			 last = least(x->piece[i].to, to), ns = last > first ? last - first : 0;
+		/* one that ends with the work that it is a part of may be that work's own */
+		int last_of_it = x->piece[i].to + PREEMPT_SAME_NS > to;
+		if (x->piece[i].doubtful || (last_of_it && !x->independent)) {
+			sum.doubtful_ns += ns;
 			continue;
-		first = first > from ? first : from;
-		sum += last > first ? last - first : 0;
+		}
+		sum.ns += ns;
+		sum.slack_ns += first > from ? least(x->piece[i].slack, ns) : 0;
 	}
-	uint64_t most = to > from ? (to - from) / 5 * 4 : 0;
-	return sum < most ? sum : most;
+	if (!preempt_is_shared(x))
+		sum.doubtful_ns = 0;
+	sum.ns = least(sum.ns, to > from ? (to - from) / 5 * 4 : 0);
+	return sum;
 }

@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 #define PREEMPT_PIECES 128
-/* a mark that is passed when a kernel of ours ends has waited for that kernel */
+#define PREEMPT_MARKS 32
+/* a mark that is passed when a kernel of ours ends may have waited for that kernel */
 #define PREEMPT_SAME_NS 20000ULL
 
 struct preempt {
@@ -24,9 +25,16 @@ struct preempt {
 	 */
 	int64_t offset, next;
 	uint64_t window_ns; /* where this window began, by the host's clock; 0: there was none */
+	uint64_t seen_ns;   /* so much time lay between two marks that were close to each other */
+	uint64_t shared_ns; /* others were seen then, last */
+	/* marks are passed while a kernel of ours runs: none has waited for one */
+	int independent;
+	uint64_t marks, mark[PREEMPT_MARKS]; /* so many were passed at once; the last of them */
 	uint64_t pieces;    /* so many there were; the last of them: */
 	struct {
 		uint64_t from, to;
+		uint64_t slack; /* it may have begun so much earlier, or later */
+		int doubtful; /* the mark may have waited for our own work */
 	} piece[PREEMPT_PIECES];
 };
 
@@ -36,7 +44,22 @@ struct preempt {
  */
 void preempt_note(struct preempt *x, uint64_t marked_ns, uint64_t sent_ns, uint64_t at, int ended);
 
-/* How much of the time between two moments of the device others had, as far as was seen. */
-uint64_t preempt_time_between(const struct preempt *x, uint64_t from, uint64_t to);
+/* The device came to something at that moment that the host had handed to it before. */
+void preempt_compare_clocks(struct preempt *x, uint64_t host_ns, uint64_t at);
+/* A moment of the host's clock by the device's, at the latest; 0: nothing is known of that yet. */
+uint64_t preempt_device_time(const struct preempt *x, uint64_t host_ns);
+/* Whether others have had the device lately. */
+int preempt_is_shared(const struct preempt *x);
+
+/* A single kernel of ours ran between two moments of the device. */
+void preempt_note_kernel(struct preempt *x, uint64_t from, uint64_t to);
+
+/* What others had of a time of the device, as far as was seen. */
+struct preempt_sum {
+	uint64_t ns;
+	uint64_t slack_ns;    /* it may be so much less, or more */
+	uint64_t doubtful_ns; /* and so much more than that */
+};
+struct preempt_sum preempt_time_between(const struct preempt *x, uint64_t from, uint64_t to);
 
 #endif

@@ -169,6 +169,24 @@ struct table_entry *table_take_linked(enum table_kind kind, uint64_t link)
 	return list;
 }
 
+struct table_entry *table_copy_linked(enum table_kind kind, uint64_t link)
+{
+	struct map *m = &table.map[kind];
+	struct table_entry *list = NULL;
+	mutex_take(&table.mutex);
+	for (uint64_t i = 0; m->count && i < m->size; i++)
+		for (const struct table_entry *e = m->bucket[i]; e; e = e->next) {
+			struct table_entry *copy = e->link == link ? malloc(sizeof *copy) : NULL;
+			if (!copy)
+				continue;
+			*copy = *e;
+			copy->next = list;
+			list = copy;
+		}
+	mutex_give(&table.mutex);
+	return list;
+}
+
 int table_get(enum table_kind kind, uint64_t key, struct table_entry *out)
 {
 	mutex_take(&table.mutex);

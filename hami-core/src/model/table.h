@@ -13,6 +13,7 @@ enum table_kind {
 	TABLE_POOLED,  /* by address: its pool is charged, not it */
 	TABLE_HANDLE,  /* by handle: a physical allocation (cuMemCreate) */
 	TABLE_ARRAY,   /* by handle */
+	TABLE_MODULE,  /* by handle of a module or library: the arrays in it */
 	TABLE_CONTEXT, /* by handle: one that is charged for */
 	TABLE_GREEN,   /* by handle: a green context, whose device is CUDA's number for it */
 	TABLE_GREEN_CONTEXT, /* by handle: the context that a green one is used by */
@@ -27,7 +28,7 @@ struct table_entry {
 	uint64_t key;    /* address or handle */
 	uint64_t size;
 	/*
-	 * plain, array, import, overflow: the context; pooled: the pool's
+	 * plain, array, module, import, overflow: the context; pooled: the pool's
 	 * record; green: its context; a green one's context: the primary one
 	 */
 	uint64_t link;
@@ -56,6 +57,9 @@ void table_put_back(const struct table_entry *entry);
 
 /* Takes all entries of a kind with this link out, as a list that the caller frees one by one. */
 struct table_entry *table_take_linked(enum table_kind kind, uint64_t link);
+
+/* Copies all entries of a kind with this link, as a list that the caller frees one by one. */
+struct table_entry *table_copy_linked(enum table_kind kind, uint64_t link);
 
 /* Copies an entry; 1 when there is one. */
 int table_get(enum table_kind kind, uint64_t key, struct table_entry *out);

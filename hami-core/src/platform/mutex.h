@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mutex.h: a mutex of one word between the threads of a process, for sections of some dozen
- * instructions. It promises what pthread_mutex_t does and is taken and given back in place: the
- * calls of that one cost an allocation more than all that they protect.
+ * mutex.h: a mutex of one word between the threads of a process, for sections that are mostly
+ * short. It promises what pthread_mutex_t does and is taken and given back in place: the calls of
+ * that one cost an allocation more than all that they protect.
  *
  * Zeroed memory is a free mutex. A child after fork zeroes it: another thread may have held it.
  */

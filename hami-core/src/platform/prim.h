@@ -90,6 +90,43 @@ unsigned long long prim_directory_changed_ns(const char *path);
 
 int prim_pid(void);
 
+/* Copies from an address that need not be valid; the bytes that could be copied. */
+size_t prim_peek(void *to, uint64_t from, size_t size);
+/* Maps a whole file for reading; NULL when that is impossible. prim_unmap ends it. */
+void *prim_map_file(const char *path, size_t *size);
+
+/*
+ * What tells this process from all others that have had or will have its PID: when it began, and
+ * whose PIDs those are. 0: not known.
+ */
+uint64_t prim_process_identity(void);
+/*
+ * 1 when the process with this PID and identity is certain to have ended, though somebody it has
+ * begun may live; 0 also when nobody can tell.
+ */
+int prim_process_is_dead(int pid, uint64_t identity);
+
+/*
+ * Marks a byte of a file as this very process's for its life, or until it closes any descriptor of
+ * the file. Unlike prim_lock_try's lock, children do not keep it.
+ */
+void prim_own(int fd, long long byte);
+/* 1 when a living process, and not this one, has marked the byte. */
+int prim_is_owned(int fd, long long byte);
+
+/*
+ * Zeroed memory, which is zero again in every child of this process, also in one that no fork
+ * handler has seen begin. NULL: the kernel is older than 4.14, or has no memory.
+ */
+void *prim_wiped_on_fork(size_t size);
+
+/*
+ * Runs a function in a copy of this process, which has the calling thread alone, and shares no
+ * memory but mappings that are shared. 1 when it has ended within `ms`; 0 when it has not, and was
+ * ended, or when there can be no copy. Raises no signal and is nobody's child to wait for.
+ */
+int prim_ends_in_copy(void (*run)(void), unsigned ms);
+
 /*
  * CLOCK_MONOTONIC in nanoseconds, and sleeping until then (returns early on a signal); wall clock
  * in seconds.
@@ -201,5 +238,11 @@ void prim_note_start(void);
  * loaded later, the loader alone knows.
  */
 void *prim_definition(const void *caller, const char *name);
+
+/* The function of this name in the object around an address; NULL when it has none. */
+void *prim_symbol_beside(const void *address, const char *name);
+
+/* 1 when the code at an address was loaded later than the program, or when that is not known. */
+int prim_is_late(const void *address);
 
 #endif

@@ -195,6 +195,21 @@ void *prim_symbol_early(const char *const *prefixes, const char *name)
 	return ours ? s.found : prim_symbol(prefixes, name);
 }
 
+/*
+ * dl_iterate_phdr of the C library itself: while libraries are started a sanitizer that is not
+ * ready may stand in front of it.
+ */
+static void iterate_objects(int (*tell)(struct dl_phdr_info *, size_t, void *), void *data)
+{
+	static const char *const libc[] = {"libc.so.", "libc-", NULL};
+	static int (*real)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+	if (!__atomic_load_n(&real, __ATOMIC_RELAXED)) {
+		void *found = prim_symbol_early(libc, "dl_iterate_phdr");
+		__atomic_store_n(&real, found ? found : dl_iterate_phdr, __ATOMIC_RELAXED);
+	}
+	__atomic_load_n(&real, __ATOMIC_RELAXED)(tell, data);
+}
+
 /* Called while the list cannot change; once, whatever object it is called for. */
 static int search_list(struct dl_phdr_info *info, size_t size, void *listed)
 {
@@ -266,7 +281,7 @@ static int search_owner(struct dl_phdr_info *info, size_t size, void *data)
 static struct owner owner_of(const void *address)
 {
 	struct owner o = {(ElfW(Addr))address, 0, NULL, NULL};
-	dl_iterate_phdr(search_owner, &o);
+	iterate_objects(search_owner, &o);
 	return o;
 }
 
@@ -340,6 +355,43 @@ void *prim_definition(const void *caller, const char *name)
 {
 	static const char *const any[] = {"", NULL};
 	struct definition_search s = {{any, name, NULL}, (ElfW(Addr))caller, 0, 0};
-	dl_iterate_phdr(search_definition, &s);
+	iterate_objects(search_definition, &s);
 	return s.symbol.found;
+}
+
+/* The object around an address, and a function in it. */
+struct object_search {
+	struct symbol_search symbol;
+	ElfW(Addr) address;
+	unsigned number, found_at; /* of the next object; 1 + that of the object; 0: not met */
+};
+
+static int search_around(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct object_search *s = data;
+	unsigned number = ++s->number;
+	if (!object_contains(info, s->address))
+		return 0;
+	s->found_at = number;
+	search_object(info, size, &s->symbol);
+	return 1;
+}
+
+static struct object_search search_object_of(const void *address, const char *name)
+{
+	static const char *const any[] = {"", NULL};
+	struct object_search s = {{any, name, NULL}, (ElfW(Addr))address, 0, 0};
+	iterate_objects(search_around, &s);
+	return s;
+}
+
+void *prim_symbol_beside(const void *address, const char *name)
+{
+	return search_object_of(address, name).symbol.found;
+}
+
+int prim_is_late(const void *address)
+{
+	unsigned number = search_object_of(address, "").found_at;
+	return !at_start || !number || number > at_start;
 }

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,10 +12,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #define SIGNALS 100 /* that may interrupt one call: a profiler sends a thousand in a second */
+#define NAME_ROOM 512     /* of the region's path and 32 more; threads' stacks may be small */
 #define SHARED (O_RDWR | O_CLOEXEC | O_NOFOLLOW)
 
 /* Makes a file that all of the container's users may open; the umask stays as it is. */
@@ -34,7 +35,7 @@ static int make_for_all(const char *path)
  */
 static int make_shared(const char *path)
 {
-	char draft[PATH_MAX];
+	char draft[NAME_ROOM];
 	int n = snprintf(draft, sizeof draft, "%s.%d.%llx", path, prim_pid(), prim_now());
 	int fd = n < (int)sizeof draft ? make_for_all(draft) : (errno = ENAMETOOLONG, -1);
 	if (fd < 0)
@@ -215,6 +216,28 @@ long prim_read(const char *path, char *out, size_t room)
 		return -1;
 	}
 	return r < 0 ? -1 : (long)n;
+}
+
+size_t prim_peek(void *to, uint64_t from, size_t size)
+{
+	struct iovec here = {to, size}, there = {(void *)(uintptr_t)from, size};
+	int saved = errno;
+	long n = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
+	errno = saved;
+	return n > 0 ? (size_t)n : 0;
+}
+
+void *prim_map_file(const char *path, size_t *size)
+{
+	int saved = errno, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	long long bytes = fd >= 0 ? prim_size(fd) : 0;
+	void *at = bytes > 0 ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, fd, 0)
+			     : MAP_FAILED;
+	if (fd >= 0)
+		close(fd);
+	*size = (size_t)bytes;
+	errno = saved;
+	return at == MAP_FAILED ? NULL : at;
 }
 
 int prim_pid(void)

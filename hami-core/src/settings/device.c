@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "driver/nvml_fork.h"
 #include "driver/resolve.h"
 
 struct named {
@@ -49,7 +50,7 @@ int device_list(char out[HAMI_DEVICES][DEVICE_UUID])
 	struct named list[HAMI_DEVICES];
 	fn_nvmlInit_v2 init = ORIGINAL(nvmlInit_v2);
 	fn_nvmlShutdown shutdown = ORIGINAL(nvmlShutdown);
-	if (!init || init() != NVML_SUCCESS)
+	if (!init || !nvml_answers() || init() != NVML_SUCCESS)
 		return 0;
 	int count = ask_nvml(list);
 	for (int i = 0; i < count; i++)

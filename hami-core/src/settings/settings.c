@@ -26,7 +26,6 @@
  */
 static struct {
 	pthread_mutex_t mutex;
-	int started; /* 1 + enum gate; 0 = not yet */
 	int fork_handled;
 	int known; /* the settings have been read, and stay */
 	int told;  /* what is wrong with them has been said, by this process or a parent */
@@ -37,6 +36,17 @@ static struct {
 	struct settings settings;
 	int index[ORDINALS]; /* index + 2 (so 1 = not in the limits); 0 = not asked yet */
 } self = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/*
+ * What a child must not take over from its parent, wherever it comes from: this is zero in it, also
+ * where no fork handler has run (raw clone, _Fork).
+ */
+struct of_this_process {
+	int state;   /* 0 = a new process has it: everything is its parent's */
+	int started; /* 1 + enum gate; 0 = not yet */
+};
+enum { PROCESS_NEW, PROCESS_BEGINS, PROCESS_KNOWN };
+static struct of_this_process unwiped = {.state = PROCESS_KNOWN}, *process = &unwiped;
 
 /* Reads the settings, unless they are known for good (needs the mutex). */
 static void read_settings_once(void)
@@ -65,8 +75,20 @@ static void child_after_fork(void)
 	pthread_mutex_init(&self.mutex, NULL); /* another thread of the parent may have held it */
 	components_after_fork();
 	memset(self.index, 0, sizeof self.index);
-	self.started = 0;
 	self.retry_ms = 0;
+	process->started = 0;
+	__atomic_store_n(&process->state, PROCESS_KNOWN, __ATOMIC_RELEASE);
+}
+
+/* Does what a fork handler would have done, in a child that had none. One thread does it. */
+static void handle_unseen_fork(void)
+{
+	int state = PROCESS_NEW;
+	if (__atomic_compare_exchange_n(&process->state, &state, PROCESS_BEGINS, 0,
+					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		child_after_fork();
+	while (__atomic_load_n(&process->state, __ATOMIC_ACQUIRE) != PROCESS_KNOWN)
+		prim_relax();
 }
 
 /*
@@ -77,7 +99,14 @@ static void handle_forks(void)
 {
 	if (__atomic_load_n(&self.fork_handled, __ATOMIC_ACQUIRE))
 		return;
+	struct of_this_process *wiped = prim_wiped_on_fork(sizeof *wiped);
 	pthread_atfork(NULL, NULL, child_after_fork); /* twice does no harm */
+	pthread_mutex_lock(&self.mutex);
+	if (wiped && process == &unwiped && !unwiped.started) {
+		wiped->state = PROCESS_KNOWN;
+		__atomic_store_n(&process, wiped, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&self.mutex);
 	__atomic_store_n(&self.fork_handled, 1, __ATOMIC_RELEASE);
 }
 
@@ -177,16 +206,17 @@ __attribute__((noinline)) static enum gate decide_gate(void)
 	enum start_result how = START_DONE;
 	int error = 0;
 	char reason[512] = "";
+	handle_unseen_fork();
 	if (waits_to_retry())
 		return GATE_CLOSED;
 	handle_forks();
 	pthread_mutex_lock(&self.mutex);
-	if (self.started) {
-		gate = (enum gate)(self.started - 1);
+	if (process->started) {
+		gate = (enum gate)(process->started - 1);
 	} else if (!waits_to_retry()) { /* another thread may have tried meanwhile */
 		how = decide_gate_locked(&gate, &error, reason, sizeof reason);
 		if (how == START_DONE || how == START_PRIVATE)
-			__atomic_store_n(&self.started, 1 + (int)gate, __ATOMIC_RELEASE);
+			__atomic_store_n(&process->started, 1 + (int)gate, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&self.mutex);
 	if (gate == GATE_LIMITED)
@@ -197,7 +227,8 @@ __attribute__((noinline)) static enum gate decide_gate(void)
 
 enum gate settings_gate(void)
 {
-	int started = __atomic_load_n(&self.started, __ATOMIC_ACQUIRE);
+	const struct of_this_process *p = __atomic_load_n(&process, __ATOMIC_RELAXED);
+	int started = __atomic_load_n(&p->started, __ATOMIC_ACQUIRE);
 	return __builtin_expect(started, 1) ? (enum gate)(started - 1) : decide_gate();
 }
 

@@ -70,6 +70,8 @@ static uint64_t verified_used(int device)
 	struct vgpu_extension *x = &membership.map->ext;
 	uint64_t used = word_get(&x->reserved[device]), mine = membership.mine[device];
 	uint64_t told = word_get(&x->slot[membership.slot].used[device]);
+	if (__builtin_expect(slots_own_is_suspended(), 0))
+		return used + mine; /* in a checkpoint: the call will wait until that is over */
 	if (__builtin_expect(used < mine || told != mine, 0)) {
 		repair_region();
 		used = word_get(&x->reserved[device]);
@@ -86,12 +88,12 @@ static uint64_t verified_used(int device)
 static void change_own_use(int device, uint64_t bytes)
 {
 	uint64_t *sum = &membership.map->ext.reserved[device];
-	int less = (int64_t)bytes < 0;
-	if (less)
+	int less = (int64_t)bytes < 0, counts = !slots_own_is_suspended();
+	if (less && counts)
 		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
 	membership.mine[device] += bytes;
 	slots_write_used(device, membership.mine[device]);
-	if (!less && bytes)
+	if (!less && bytes && counts)
 		__atomic_add_fetch(sum, bytes, __ATOMIC_ACQ_REL);
 }
 
@@ -228,6 +230,20 @@ uint64_t region_generation(int device)
 }
 
 /*
+ * A process whose memory is in a checkpoint waits in the driver with its next call or two. One that
+ * goes on was never in one: somebody has written that (needs the lock).
+ */
+static void doubt_suspension(void)
+{
+	static unsigned reservations;
+	if (__builtin_expect(!slots_own_is_suspended(), 1) || ++reservations < REFRESH)
+		return;
+	reservations = 0;
+	word_set(&membership.map->ext.slot[membership.slot].suspended, 0);
+	repair_region();
+}
+
+/*
  * What was decided while somebody else decided, too, does not count: it is undone and decided
  * again, and refused when that has happened too often.
  */
@@ -241,6 +257,7 @@ int region_reserve(int device, uint64_t bytes, uint64_t limit)
 			return -1;
 		if (taken)
 			book_change(device, -bytes);
+		doubt_suspension();
 		taken = take_if_admitted(device, bytes, limit);
 		if (unlock_region())
 			continue;

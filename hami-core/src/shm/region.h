@@ -82,6 +82,17 @@ struct region_process {
 /* Copies up to `room` processes that are on a device; the number there are. */
 unsigned region_processes(int device, struct region_process *out, unsigned room);
 
+/* 1 when a copy of this library in the process has something of a device. */
+int region_has_copy(int device);
+
+/*
+ * What a process has does not count while it is in a checkpoint. To count it again takes room on
+ * every device, by limits[HAMI_DEVICES].
+ */
+void region_suspend(int pid);
+enum region_resumption { REGION_RESUMED, REGION_NOT_SUSPENDED, REGION_NO_ROOM };
+enum region_resumption region_resume(int pid, const uint64_t *limits);
+
 /* For monitors: which device an index is. */
 void region_name_device(int device, const char *uuid);
 

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "platform/prim.h"
 #include "shm/slots.h"
 #include "shm/word.h"
 
@@ -47,11 +48,25 @@ unsigned region_processes(int device, struct region_process *out, unsigned room)
 		const struct vgpu_slot *s = &membership.map->ext.slot[i];
 		struct region_process p = {(int)word_get32(&s->pid), word_get(&s->used[device])};
 		uint64_t context = word_get(&membership.map->hami.procs[i].used[device].context);
-		if (slots_is_live(i) && p.pid > 0 && (p.bytes || context))
+		if (slots_counts(i) && p.pid > 0 && (p.bytes || context))
 			n += merge_process(out, n, room, p);
 	}
 	region_unlock();
 	return n;
+}
+
+int region_has_copy(int device)
+{
+	int found = 0;
+	if (region_lock())
+		return 0;
+	for (int i = 0, high = slots_high_water(); i < high && !found; i++) {
+		const struct vgpu_slot *s = &membership.map->ext.slot[i];
+		found = slots_is_live(i) && (int)word_get32(&s->pid) == prim_pid() &&
+			word_get(&s->used[device]);
+	}
+	region_unlock();
+	return found;
 }
 
 void region_name_device(int device, const char *uuid)
@@ -74,7 +89,7 @@ int region_check(void)
 	for (int d = 0; d < HAMI_DEVICES; d++) {
 		uint64_t sum = 0;
 		for (int i = 0; i < HAMI_PROCESSES; i++) {
-			sum += slots_is_live(i) ? x->slot[i].used[d] : 0;
+			sum += slots_counts(i) ? x->slot[i].used[d] : 0;
 			bad |= x->slot[i].used[d] != membership.map->hami.procs[i].used[d].total;
 			bad |= slots_is_live(i) && i >= membership.map->hami.proc_num;
 		}

@@ -20,6 +20,16 @@ int slots_is_live(int slot)
 	return word_get32(&membership.map->ext.slot[slot].state) == SLOT_LIVE;
 }
 
+int slots_counts(int slot)
+{
+	return slots_is_live(slot) && !word_get(&membership.map->ext.slot[slot].suspended);
+}
+
+int slots_own_is_suspended(void)
+{
+	return word_get(&membership.map->ext.slot[membership.slot].suspended) != 0;
+}
+
 int slots_own_is_visible(void)
 {
 	int32_t n = (int32_t)word_get32(&membership.map->hami.proc_num);
@@ -31,7 +41,7 @@ static uint64_t sum_of(int device, int high)
 {
 	uint64_t sum = 0;
 	for (int i = 0; i < high; i++)
-		if (slots_is_live(i)) {
+		if (slots_counts(i)) {
 			uint64_t used = word_get(&membership.map->ext.slot[i].used[device]);
 			sum += used < LIMIT_MOST ? used : LIMIT_MOST;
 		}
@@ -77,6 +87,7 @@ void slots_write_own(void)
 	struct vgpu_slot *s = &membership.map->ext.slot[membership.slot];
 	struct hami_process *mirror = &membership.map->hami.procs[membership.slot];
 	word_set32(&s->pid, (uint32_t)prim_pid());
+	word_set(&mirror->identity, membership.identity);
 	word_set32(&mirror->pid, (uint32_t)prim_pid());
 	for (int d = 0; d < HAMI_DEVICES; d++)
 		slots_write_used(d, membership.mine[d]);
@@ -120,15 +131,38 @@ static void reopen_if_closed(void)
 	}
 }
 
+/* Whether another slot is in use: a container of one process need not ask the kernel. */
+static int has_others(void)
+{
+	for (int i = 0, high = slots_high_water(); i < high; i++)
+		if (i != membership.slot && slots_is_live(i))
+			return 1;
+	return 0;
+}
+
+/*
+ * Whether the owner of a slot, not this process, has died (needs membership.fd, as it is now). The
+ * usual owner lives and is found with one system call.
+ */
+static int is_dead(int slot)
+{
+	const struct vgpu_region *m = membership.map;
+	if (membership.fd >= 0 && prim_is_owned(membership.fd, VGPU_OWNER_LOCK + slot))
+		return 0;
+	if (membership.fd >= 0 && prim_is_locked(membership.fd, VGPU_SLOT_LOCK + slot, 1) == 0)
+		return 1;
+	return prim_process_is_dead((int)word_get32(&m->ext.slot[slot].pid),
+				    word_get(&m->hami.procs[slot].identity));
+}
+
 void slots_reap(void)
 {
 	int freed = 0;
-	reopen_if_closed();
-	if (membership.fd < 0)
+	if (!has_others())
 		return;
+	reopen_if_closed();
 	for (int i = 0, high = slots_high_water(); i < high; i++) {
-		if (i == membership.slot || !slots_is_live(i) ||
-		    prim_is_locked(membership.fd, VGPU_SLOT_LOCK + i, 1))
+		if (i == membership.slot || !slots_is_live(i) || !is_dead(i))
 			continue;
 		clear_slot(i);
 		freed = 1;
@@ -142,8 +176,9 @@ int slots_may_hold(uint32_t owner)
 	if (owner == membership.me || owner > VGPU_NEWCOMER)
 		return 0; /* no thread of ours is in: it would have the process's mutex */
 	reopen_if_closed();
-	long long byte = owner == VGPU_NEWCOMER ? VGPU_FORMAT_LOCK : VGPU_SLOT_LOCK + owner - 1;
-	return membership.fd < 0 || prim_is_locked(membership.fd, byte, 1) != 0;
+	if (owner != VGPU_NEWCOMER)
+		return !is_dead((int)owner - 1);
+	return membership.fd < 0 || prim_is_locked(membership.fd, VGPU_FORMAT_LOCK, 1) != 0;
 }
 
 /* Slots that say they are free come first: no lock of the others' is asked for then. */
@@ -157,6 +192,9 @@ int slots_claim(void)
 				continue;
 			clear_slot(i);
 			membership.slot = i;
+			membership.identity = prim_process_identity();
+			if (membership.fd >= 0)
+				prim_own(membership.fd, VGPU_OWNER_LOCK + i);
 			slots_write_own();
 			return i;
 		}

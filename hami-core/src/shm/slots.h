@@ -17,6 +17,7 @@ extern struct membership {
 	int fd;                  /* -1: the file is gone, or never was: nobody can be probed */
 	int slot;
 	uint32_t me;                /* as a holder of the lock */
+	uint64_t identity;          /* of this process */
 	unsigned long long file[2]; /* what fd was opened on */
 	uint64_t mine[HAMI_DEVICES];
 	uint64_t overhead[REGION_OVERHEADS][HAMI_DEVICES];
@@ -29,6 +30,10 @@ extern struct membership {
 int slots_high_water(void);
 /* Whether a slot says that it is in use. */
 int slots_is_live(int slot);
+/* Whether what a slot has counts: it is in use, and its memory is on the device. */
+int slots_counts(int slot);
+/* Whether the memory of this process is said to be in a checkpoint. */
+int slots_own_is_suspended(void);
 /* Whether others find this process's slot. */
 int slots_own_is_visible(void);
 

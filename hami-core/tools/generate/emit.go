@@ -55,7 +55,7 @@ func jump(s symbol) string {
 // source holds the exported wrappers and the table of all symbols, sorted by name.
 func source(symbols []symbol) string {
 	var b strings.Builder
-	b.WriteString(banner + "#include \"hooks.gen.h\"\n#include \"compute/limiter.h\"\n#include \"driver/resolve.h\"\n#include \"hooks/launch_key.h\"\n\n")
+	b.WriteString(banner + "#define _GNU_SOURCE\n#include <dlfcn.h>\n\n#include \"hooks.gen.h\"\n#include \"compute/limiter.h\"\n#include \"driver/resolve.h\"\n#include \"hooks/launch_key.h\"\n\n")
 	for _, s := range symbols {
 		if !s.hook {
 			continue
@@ -85,9 +85,16 @@ func source(symbols []symbol) string {
 		fmt.Fprintf(&b, "\t{\"%s\", \"%s\", LIBRARY_%s, %d, %d, %s},\n",
 			s.name, base(s.name), strings.ToUpper(s.library), s.since, perThread, hook)
 	}
-	b.WriteString("};\n")
+	b.WriteString("};\n\nconst struct lookup_function lookup_functions[] = {\n")
+	for _, name := range lookups {
+		fmt.Fprintf(&b, "\t{\"%s\", (void *)%s},\n", name, name)
+	}
+	b.WriteString("\t{0, 0},\n};\n")
 	return b.String()
 }
+
+// lookups are the C library's functions that lead to a symbol, which the library has, too.
+var lookups = []string{"dlmopen", "dlopen", "dlsym", "dlvsym"}
 
 // exportList has the exported names, one a line, sorted.
 func exportList(symbols []symbol) string {
@@ -97,13 +104,12 @@ func exportList(symbols []symbol) string {
 			fmt.Fprintln(&b, s.name)
 		}
 	}
-	fmt.Fprint(&b, "dlmopen\ndlopen\ndlsym\ndlvsym\n")
+	fmt.Fprintln(&b, strings.Join(lookups, "\n"))
 	return b.String()
 }
 
-// exportMap is the linker's version script. The library exports the hooks and the C library's four
-// functions that look up a symbol (dlopen and the like), all without a symbol version, and nothing
-// else.
+// exportMap is the linker's version script. The library exports the hooks and its look-ups, all
+// without a symbol version, and nothing else.
 func exportMap(symbols []symbol) string {
 	names := strings.Fields(exportList(symbols))
 	return "/* Generated from hooks.def by tools/generate. */\n{\n\tglobal:\n\t\t" +

@@ -15,6 +15,7 @@ import (
 type symbol struct {
 	library string // "cuda" or "nvml"
 	hook    bool   // exported by us; otherwise only called
+	ignored bool   // known, and neither hooked nor called
 	pace    bool   // a hook that is jumped over while nothing is limited
 	since   int    // CUDA version, 1000*major+10*minor
 	name    string // as the linker sees it
@@ -77,7 +78,9 @@ func parse(file, text string) ([]symbol, error) {
 			continue
 		}
 		seen[s.name] = true
-		symbols = append(symbols, s)
+		if !s.ignored {
+			symbols = append(symbols, s)
+		}
 	}
 	sort.Slice(symbols, func(i, j int) bool { return symbols[i].name < symbols[j].name })
 	mistakes = append(mistakes, bodyMistakes(symbols)...)
@@ -94,14 +97,14 @@ func parseLine(line string) (symbol, error) {
 	if err != nil {
 		return symbol{}, fmt.Errorf("since: %w", err)
 	}
-	s := symbol{library: f[1], hook: f[2] != "call", pace: f[2] == "pace", since: since, name: f[4], body: f[5], args: f[6]}
+	s := symbol{library: f[1], hook: f[2] == "hook" || f[2] == "pace", ignored: f[2] == "none", pace: f[2] == "pace", since: since, name: f[4], body: f[5], args: f[6]}
 	switch {
 	case s.library != "cuda" && s.library != "nvml":
 		return s, fmt.Errorf("library %s: want cuda or nvml", s.library)
-	case f[2] != "hook" && f[2] != "pace" && f[2] != "call":
-		return s, fmt.Errorf("class %s: want hook, pace or call", f[2])
+	case !s.hook && !s.ignored && f[2] != "call":
+		return s, fmt.Errorf("class %s: want hook, pace, call or none", f[2])
 	case s.hook == (s.body == "-"):
-		return s, fmt.Errorf("%s: a hook has a body and a call has none ('-')", s.name)
+		return s, fmt.Errorf("%s: a hook has a body and another has none ('-')", s.name)
 	}
 	return s, nil
 }

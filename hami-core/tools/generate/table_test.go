@@ -13,9 +13,10 @@ func TestParseRefuses(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a line of another form":               {"cuda hook cuInit init (void)", "want <library>"},
 		"an unknown library":                   {"hip hook 1 hipInit init (void)", "want cuda or nvml"},
-		"an unknown class":                     {"cuda wrap 1 cuInit init (void)", "want hook, pace or call"},
+		"an unknown class":                     {"cuda wrap 1 cuInit init (void)", "want hook, pace, call or none"},
 		"a hook without a body":                {"cuda hook 1 cuInit - (void)", "a hook has a body"},
-		"a call with a body":                   {"cuda call 1 cuInit init (void)", "a call has none"},
+		"a call with a body":                   {"cuda call 1 cuInit init (void)", "another has none"},
+		"a hook that is left alone, too":       {"cuda hook 1 cuA a (int n)\ncuda none 1 cuA - (tells)", "x:2: cuA is given twice"},
 		"a symbol given twice":                 {"cuda call 1 cuA - (void)\ncuda call 1 cuA - (void)", "x:2: cuA is given twice"},
 		"a body with two argument lists":       {"cuda hook 1 cuA b (int a)\ncuda hook 1 cuB b (long a)", "cuB: other arguments"},
 		"a stream hook without its twin":       {"cuda hook 1 cuA b (int n, CUstream stream)", "no twin cuA_ptsz"},
