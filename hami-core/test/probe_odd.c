@@ -173,7 +173,7 @@ void probe_two_pointers(void)
 	NEED(get("cuMemAlloc", (void **)&by_proc, 12000, 0) == CUDA_SUCCESS && by_proc == by_name);
 	NEED(get("cuMemAllocAsync", &other, 13000, 0) == CUDA_SUCCESS && other == dlsym(RTLD_DEFAULT, "cuMemAllocAsync"));
 	/* as the driver does */
-	NEED(get("cuEventQuery", &other, 13000, 0) == CUDA_SUCCESS && other != dlsym(RTLD_DEFAULT, "cuEventQuery"));
+	NEED(get("cuDeviceGetName", &other, 13000, 0) == CUDA_SUCCESS && other != dlsym(RTLD_DEFAULT, "cuDeviceGetName"));
 	NEED(by_proc(&at, 65 * MIB) == CUDA_ERROR_OUT_OF_MEMORY && by_proc(&at, 64 * MIB) == CUDA_SUCCESS);
 }
 

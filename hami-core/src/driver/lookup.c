@@ -163,7 +163,7 @@ static void *route_hooked(void *handle, const struct symbol *s, const char *vers
 			      : find_foreign_definition(handle, s->name, answer, caller);
 	if (other)
 		return other;
-	if (!driver || !prim_symbol_beside(driver, s->name)) {
+	if (!driver || prim_object_lacks(driver, s->name)) {
 		note_missing(handle, s->name);
 		return NOT_THERE;
 	}

@@ -239,8 +239,11 @@ void prim_note_start(void);
  */
 void *prim_definition(const void *caller, const char *name);
 
-/* The function of this name in the object around an address; NULL when it has none. */
-void *prim_symbol_beside(const void *address, const char *name);
+/*
+ * Whether the object around an address has no function of this name. An object in another
+ * namespace of the loader is not seen from here, and lacks nothing.
+ */
+int prim_object_lacks(const void *address, const char *name);
 
 /* 1 when the code at an address was loaded later than the program, or when that is not known. */
 int prim_is_late(const void *address);

@@ -385,9 +385,10 @@ static struct object_search search_object_of(const void *address, const char *na
 	return s;
 }
 
-void *prim_symbol_beside(const void *address, const char *name)
+int prim_object_lacks(const void *address, const char *name)
 {
-	return search_object_of(address, name).symbol.found;
+	struct object_search s = search_object_of(address, name);
+	return s.found_at && !s.symbol.found;
 }
 
 int prim_is_late(const void *address)
