@@ -71,7 +71,8 @@ void batch_hand_over(struct batch *b, int measured)
 		span_add(b->compute_context, s);
 	budget_add(b->device, b->claimed - (int64_t)s->paid);
 	b->rest = b->size > b->sum ? b->size - b->sum : 0;
-	b->last = b->sum;
+	b->young -= b->young > 0;
+	b->last = b->young ? b->sum : 0;
 	batch_reset(b);
 	b->unsettled = 1;
 }

@@ -31,7 +31,8 @@ struct batch {
 	uint32_t seed;      /* 0: the thread has had no batch yet */
 	CUcontext context;
 	uint64_t rest;      /* of the size, where a wait ended the batch before */
-	uint64_t last;      /* what the batch before was paid by estimate */
+	int young;          /* so many batches more it may be of a program that ends soon */
+	uint64_t last;      /* what such a program paid for the batch before, by estimate; else 0 */
 	int64_t claimed;    /* taken from the balance when it began */
 	uint64_t waits_ns; /* the program waits for its work since then; 0: it does not */
 	int unsettled;      /* it has launched since it last found all of its work settled */

@@ -20,6 +20,7 @@
 
 #define LOOK_NS 200000ULL       /* between two looks whether others have the device */
 #define ALONE_LOOK_NS 1000000ULL /* where nobody else has had it lately */
+#define YOUNG 16                /* batches of a thread that is as likely to end as to go on */
 #define RETRY_NS 10000000ULL    /* between two looks whether the limits can be read by now */
 /* a kernel may wait for one that we hold back: then let go */
 #define AHEAD_PATIENCE_NS 500000000ULL
@@ -162,11 +163,13 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
 				    .generation = generation,
 				    .context = context,
 				    .before = l->key,
-				    .seed = b->seed};
+				    .seed = b->seed,
+				    .young = b->young};
 		return 0;
 	}
 	if (!b->seed) {
 		b->seed = __atomic_add_fetch(&self.seeds, 1, __ATOMIC_RELAXED);
+		b->young = YOUNG;
 		prim_at_thread_end(thread_ends, b);
 	}
 	uint64_t cost = cost_of(l->key, l->before), size = choose_size(b),
@@ -184,6 +187,7 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
 			    .device = p->device,
 			    .before = l->key,
 			    .seed = b->seed,
+			    .young = b->young,
 			    .size = size,
 			    .unsettled = 1,
 			    .claimed = free ? 0 : (int64_t)claim};
