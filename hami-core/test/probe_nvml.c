@@ -71,7 +71,8 @@ static pid_t stranger(void)
 		snprintf(client, sizeof client, "%s/cudaclient", getenv("VGPU_TEST_FAKE"));
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		unsetenv("LD_PRELOAD");
-		setenv("LD_LIBRARY_PATH", getenv("VGPU_TEST_FAKE"), 1); /* nor with it in the driver's place */
+		/* nor with it in the driver's place */
+		setenv("LD_LIBRARY_PATH", getenv("VGPU_TEST_FAKE"), 1);
 		NEED(dup2(ready[1], 1) == 1);
 		execl(client, client, "alloc", "4", "launch", "1", "forever", (char *)NULL);
 		_exit(127);

@@ -381,8 +381,9 @@ static int64_t settle_span(struct compute_context *p, uint32_t generation, struc
 	struct moments m = moments_of(p, s);
 	uint64_t took = m.mid && m.last > m.mid && s->key ? m.last - m.mid : 0;
 	pthread_mutex_lock(&p->mutex);
-	if (took && s->single)
-		preempt_note_kernel(&p->preempt, m.mid, m.last);
+	uint64_t launched = preempt_device_time(&p->preempt, s->launched_ns);
+	if (took && s->single && launched) /* before, the device may have stood idle */
+		preempt_note_kernel(&p->preempt, launched > m.mid ? launched : m.mid, m.last);
 	struct preempt_sum within = preempt_time_between(&p->preempt, m.mid, m.last);
 	took = within.doubtful_ns || within.ns > took ? 0 : took - within.ns;
 	if (m.start && m.end)
