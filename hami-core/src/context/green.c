@@ -55,9 +55,9 @@ void green_destroy_end(const struct green_destruction *l, CUresult result)
 		return;
 	}
 	if (l->found)
-		table_put_back(&l->green);
-	if (l->had_context)
-		table_put_back(&l->context);
+		(void)table_put_back(&l->green);
+	if (l->had_context && table_put_back(&l->context))
+		__atomic_sub_fetch(&known, 1, __ATOMIC_RELEASE);
 }
 
 void green_after_fork(void)

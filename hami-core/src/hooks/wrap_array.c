@@ -47,10 +47,8 @@ static CUresult destroy_array_end(struct array_destruction *d, CUresult result)
 	sparse_destroy_end(&d->mapped, result == CUDA_SUCCESS);
 	if (!d->found)
 		return result;
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS || table_put_back(&d->entry))
 		region_release(d->entry.device, d->entry.size);
-	else
-		table_put_back(&d->entry);
 	region_add_in_flight(d->entry.device, -1);
 	return result;
 }

@@ -129,12 +129,15 @@ CUresult charge_end(struct charge *c, CUresult result, enum table_kind kind, uin
 				.size = c->reserved,
 				.link = c->context,
 				.uses = 1};
-	if (c->device >= 0 && result == CUDA_SUCCESS)
-		table_add(&e); /* without memory for it, the charge stays until the process ends */
-	else if (c->device >= 0)
+	struct table_entry stale;
+	if (c->device < 0)
+		return result;
+	if (result != CUDA_SUCCESS)
 		region_release(c->device, c->reserved);
-	if (c->device >= 0)
-		region_add_in_flight(c->device, -1);
+	/* without memory for it, the charge stays until the process ends */
+	else if (table_replace(&e, &stale) > 0) /* the driver has dropped that one by itself */
+		region_release(stale.device, stale.size);
+	region_add_in_flight(c->device, -1);
 	return result;
 }
 

@@ -18,6 +18,7 @@
  *   ones, which the driver dropped without a call of ours.
  * - A driver that takes a page that was not foreseen is given it if there is room for it by then;
  *   else the block is freed and refused. Either way its packing is never foreseen again.
+ * - A block is in its pages before it is in the table, from which others may take it at any time.
  * - A context may go while a block is made in it. Who ends the context has then not seen the block,
  *   so both look after their call, and the driver says whether the block is there.
  */
@@ -139,6 +140,19 @@ static CUresult drop_unrecorded(const struct block_charge *c, CUdeviceptr addres
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* A block that the driver has dropped by itself: its address is another's. */
+static void remove_stale(const struct table_entry *block)
+{
+	pages_free_begin(block->key, block->size);
+	block_free_end(block);
+}
+
+static void put_block_back(const struct table_entry *block)
+{
+	if (table_put_back(block))
+		remove_stale(block);
+}
+
 /*
  * There is no room for what a block took. Nobody pays for its pages, unless another block has come
  * into them meanwhile, and has paid. What cannot be freed is booked, so that the books stay true.
@@ -155,15 +169,32 @@ static CUresult return_block(const struct block_charge *c, const struct table_en
 			region_force(c->charge.device, owed - c->charge.reserved);
 		else
 			release_bytes(c->charge.device, c->charge.reserved - owed);
-		table_put_back(block);
+		put_block_back(block);
 	}
 	return account_refuse(c->charge.device, block->size);
 }
 
-/* The block is in the table. Settles its charge, and gives the mutex back. */
+/* The block is paid for. From here on others may take it: with its context, say. */
+static CUresult add_to_table(const struct table_entry *block)
+{
+	struct table_entry stale;
+	int known = table_replace(block, &stale);
+	if (known >= 0) {
+		if (known)
+			remove_stale(&stale);
+		return CUDA_SUCCESS;
+	}
+	pages_free_begin(block->key, block->size);
+	if (free_at_once(block->key) == CUDA_SUCCESS)
+		block_free_end(block);
+	else
+		(void)pages_free_cancel(block->key, block->size);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Settles the charge of a block, and gives the mutex back. */
 static CUresult settle_block(const struct block_charge *c, const struct table_entry *block)
 {
-	struct table_entry e;
 	int surprised = 0;
 	const struct packing *by = block->size <= SMALL_MOST ? &c->packing : NULL;
 	uint64_t owed = pages_add(by, block->key, block->size, c->charge.reserved);
@@ -171,15 +202,13 @@ static CUresult settle_block(const struct block_charge *c, const struct table_en
 		   (owed != UINT64_MAX && pay_rest(c, block, owed, &surprised));
 	if (paid && owed < c->charge.reserved)
 		release_bytes(c->charge.device, c->charge.reserved - owed);
-	if (!paid)
-		table_take(TABLE_PLAIN, block->key, &e);
 	if (!paid && owed != UINT64_MAX)
 		pages_free_begin(block->key, block->size);
 	unlock_device(c);
 	if (surprised)
 		log_distrust();
 	if (paid)
-		return CUDA_SUCCESS;
+		return add_to_table(block);
 	return owed == UINT64_MAX ? drop_unrecorded(c, block->key, block->size)
 				  : return_block(c, block);
 }
@@ -192,13 +221,8 @@ static CUresult record_block(const struct block_charge *c, CUdeviceptr address, 
 				    .size = bytes,
 				    .link = c->charge.context},
 			   stale;
-	int known = table_replace(&block, &stale);
-	if (known < 0) {
-		unlock_device(c);
-		return drop_unrecorded(c, address, bytes);
-	}
-	if (known) /* the driver must have dropped it by itself: its address is in use again */
-		pages_free_begin(stale.key, stale.size);
+	/* the driver must have dropped it by itself: its address is in use again */
+	int known = block_free_begin(address, &stale);
 	CUresult r = settle_block(c, &block);
 	if (known)
 		block_free_end(&stale);
@@ -288,7 +312,7 @@ void block_free_cancel(const struct table_entry *block)
 	uint64_t owed = pages_free_cancel(block->key, block->size);
 	if (owed)
 		region_force(block->device, owed);
-	table_put_back(block);
+	put_block_back(block);
 }
 
 void blocks_after_fork(void)

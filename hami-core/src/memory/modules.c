@@ -45,10 +45,8 @@ void module_unload_begin(struct module_unload *u, const void *handle)
 
 CUresult module_unload_end(const struct module_unload *u, CUresult result)
 {
-	if (u->found && result == CUDA_SUCCESS)
+	if (u->found && (result == CUDA_SUCCESS || table_put_back(&u->arrays)))
 		region_release(u->arrays.device, u->arrays.size);
-	else if (u->found)
-		table_put_back(&u->arrays);
 	if (result == CUDA_SUCCESS)
 		overhead_code_unloaded();
 	return result;

@@ -194,7 +194,8 @@ void pool_perhaps_freed(const struct table_entry *entry)
 	p->doubtful = 1;
 	settle_pool(p);
 	pthread_mutex_unlock(&pools.mutex);
-	table_put_back(entry); /* it may be freed once more */
+	if (table_put_back(entry)) /* else it may be freed once more */
+		pool_freed(entry);
 }
 
 void pool_freed(const struct table_entry *entry)

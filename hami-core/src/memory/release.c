@@ -35,8 +35,8 @@ CUresult release_address_end(struct address_release *f, CUresult result)
 	} else if (plain) {
 		block_free_cancel(&f->entry);
 		block_drop_if_gone(&f->entry);
-	} else {
-		table_put_back(&f->entry);
+	} else if (table_put_back(&f->entry)) {
+		pool_freed(&f->entry);
 	}
 	region_add_in_flight(f->entry.device, -1);
 	return result;
@@ -96,12 +96,10 @@ static void settle_list(struct table_entry *list, int gone)
 {
 	for (struct table_entry *next; list; list = next) {
 		next = list->next;
-		if (gone)
-			settle_gone_entry(list);
-		else if (list->kind == TABLE_PLAIN)
+		if (!gone && list->kind == TABLE_PLAIN)
 			block_free_cancel(list);
-		else
-			table_put_back(list);
+		else if (gone || table_put_back(list))
+			settle_gone_entry(list);
 		free(list);
 	}
 }

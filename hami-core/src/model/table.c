@@ -132,9 +132,15 @@ int table_add(const struct table_entry *entry)
 	return table_replace(entry, &old) < 0 ? -1 : 0;
 }
 
-void table_put_back(const struct table_entry *entry)
+int table_put_back(const struct table_entry *entry)
 {
-	(void)table_add(entry); /* without memory it stays charged until the process ends */
+	struct table_entry old;
+	mutex_take(&table.mutex);
+	int known = *find_entry(&table.map[entry->kind], entry->key) != NULL;
+	if (!known) /* without memory it stays charged until the process ends */
+		(void)insert_entry(entry, &old);
+	mutex_give(&table.mutex);
+	return known;
 }
 
 int table_take(enum table_kind kind, uint64_t key, struct table_entry *out)

@@ -52,8 +52,11 @@ int table_add(const struct table_entry *entry);
  * may refuse in between: take, call the driver, then settle it or put it back.
  */
 int table_take(enum table_kind kind, uint64_t key, struct table_entry *out);
-/* pre: `entry` was taken. */
-void table_put_back(const struct table_entry *entry);
+/*
+ * pre: `entry` was taken. 1 when another has its key, which stays: the driver has given the address
+ * or handle again, so what the entry stood for is gone.
+ */
+int table_put_back(const struct table_entry *entry);
 
 /* Takes all entries of a kind with this link out, as a list that the caller frees one by one. */
 struct table_entry *table_take_linked(enum table_kind kind, uint64_t link);
