@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package place_test
+// Package exhaustive decides by trying everything whether a pod fits the devices of a node. It is
+// what tests compare the product with.
+package exhaustive
 
 import (
 	"fmt"
@@ -10,9 +12,24 @@ import (
 	"deviceshare/sharing/mig"
 )
 
-// oracle decides by trying everything whether a pod fits. It shares no code with
-// the placer: what may exist together is written down here a second time, from
-// the definition of the modes and of when containers run.
+// Held is a share of a device, by position, that another pod has.
+type Held struct {
+	Device int
+	Kind   sharing.ContainerKind
+	Share  sharing.Share
+}
+
+// Fits reports whether a pod fits devices beside the shares of other pods. It shares no code with
+// the placer: what may exist together is written down here a second time, from the definition of
+// the modes and of when containers run.
+func Fits(devices []sharing.Device, held []Held, pod *sharing.PodRequest) bool {
+	o := oracle{devices: devices, pod: pod}
+	for _, h := range held {
+		o.others = append(o.others, occupant{device: h.Device, container: -1, kind: h.Kind, share: h.Share})
+	}
+	return o.fits()
+}
+
 type oracle struct {
 	devices []sharing.Device
 	others  []occupant
