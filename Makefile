@@ -34,7 +34,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale mutate chaos sabotage kills hostile pictures fleet versions format lint clean
+.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb plans scale mutate chaos sabotage kills hostile pictures fleet versions format lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,7 +121,7 @@ fuzz: ## fuzz every decoder for FUZZTIME each (60s)
 	  done; done
 
 bench: ## compare fit, refuse and session open with the in-tree code; print how much of what is asked MIG can give
-	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./sharing/mig/... ./plugins/deviceshare/
+	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./sharing/plan/ ./sharing/mig/... ./plugins/deviceshare/
 
 # A folder with a list of nodes and lists of pods in the form of the openb trace; see docs/placement.md.
 DATA   ?= data/openb
@@ -142,6 +142,11 @@ scale: ## place pods with and without devices in turns on clusters of simulated 
 	@$(GO) run $(LAZY) ./e2e/laboratory/cmd/scale --nodes $(NODES) $(SCALEFLAGS)
 	DEVICESHARE_SCALE=$(NODES) $(GOTEST) -count=1 -timeout 3h -v -run 'TestScale$$' ./plugins/deviceshare
 	DEVICESHARE_SCALE_MEMORY=5000 $(GOTEST) -count=1 -timeout 3h -v -run 'TestScaleMemory$$' ./plugins/deviceshare
+
+PLANS ?= 1000000
+
+plans: ## compare plans of evictions with the cheapest of all sets of pods, on random small clusters; PLANS=1000000, four minutes
+	DEVICESHARE_PLANS=$(PLANS) $(GOTEST) -count=1 -timeout 3h -v -run 'TestPlansCost' ./sharing/plan
 
 # What decides. docs/laboratory.md says what comes of it.
 MUTATED ?= sharing sharing/place sharing/policy sharing/worth sharing/request sharing/wire sharing/mig sharing/mps sharing/hamicore sharing/timeslicing \

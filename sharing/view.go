@@ -56,6 +56,13 @@ func (v *View) setShares(held []Held) {
 	}
 }
 
+// WithShares returns the device with other shares on it. Shares of one owner must be neighbours.
+func (v *View) WithShares(held []Held) View {
+	w := *v
+	w.setShares(held)
+	return w
+}
+
 // Held returns the shares on the device. The caller must not change it.
 func (v *View) Held() []Held { return v.held }
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
+	"deviceshare/sharing/place"
+	"deviceshare/sharing/plan"
+	"deviceshare/sharing/sharingtest"
+)
+
+// fullCluster has nodes of 8 devices with so many pods on each. No two pods have run for the same
+// time.
+func fullCluster(tb testing.TB, nodes, perDevice, level int) *plan.World {
+	w := &plan.World{}
+	for n := range nodes {
+		inv := sharingtest.Node(fmt.Sprint("n", n))
+		for i := range 8 {
+			inv.Devices = append(inv.Devices, sharingtest.Device(i, "A100-80", sharing.HAMiCore))
+		}
+		ledger := sharing.NewLedger(inv, factory.New())
+		var victims []*plan.Victim
+		for i := range 8 * perDevice {
+			pod := sharingtest.Pod(fmt.Sprintf("n%d-%d", n, i), sharingtest.Ask("c", int64(81920/perDevice), 0))
+			p, refused := place.Place(ledger.Views(), pod, factory.New(), binpack())
+			if refused.Refused() {
+				tb.Fatal(refused.Count)
+			}
+			if err := ledger.Reserve(pod.Owner, p); err != nil {
+				tb.Fatal(err)
+			}
+			victims = append(victims, &plan.Victim{
+				Owner: pod.Owner, Level: level, Queue: "q", Takes: []int64{1}, Grace: 30, Age: int64((n*7919 + i*104729) % 7200),
+			})
+		}
+		w.Nodes = append(w.Nodes, plan.NewNode(inv.Node, ledger.Views(), []int64{0}, []int64{int64(len(victims))}, victims))
+	}
+	return w
+}
+
+// BenchmarkFind plans for one pod on 5,000 full nodes of 8 devices, without what is kept between
+// sessions.
+func BenchmarkFind(b *testing.B) {
+	for _, c := range []struct {
+		name      string
+		perDevice int
+		level     int
+		request   sharing.Request
+	}{
+		{"one-whole-of-1", 1, 1, sharingtest.Ask("c", 0, 0)},
+		{"one-whole-of-4", 4, 1, sharingtest.Ask("c", 0, 0)},
+		{"four-whole-of-4", 4, 1, sharingtest.Times(4, sharingtest.Ask("c", 0, 0))},
+		{"share-of-10", 10, 1, sharingtest.Ask("c", 20480, 0)},
+		{"eight-whole-of-10", 10, 1, sharingtest.Times(8, sharingtest.Ask("c", 0, 0))},
+		{"no", 4, 9, sharingtest.Ask("c", 0, 0)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			w := fullCluster(b, 5000, c.perDevice, c.level)
+			wish := &plan.Wish{Request: sharingtest.Pod("wish", c.request), Backends: factory.New(), Policy: binpack(), Takes: []int64{1}, Level: 9, Queue: "q"}
+			b.ResetTimer()
+			for b.Loop() {
+				if p, no := plan.Find(w, wish); (no != nil) != (c.level == 9) || no == nil && !p.Proven {
+					b.Fatalf("%+v, %+v", p, no)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	// Levels is how many ranks of priority are told apart.
+	Levels = 16
+	// graceStep is the step in which grace periods are compared, in seconds.
+	graceStep = 30
+	// mostWork is the most work that the end of a pod loses on each device, in seconds: who runs
+	// longer writes checkpoints.
+	mostWork = 3600
+)
+
+// Cost is what a plan costs, compared from the left.
+type Cost struct {
+	// Lost is how many pods of each level leave, the highest level first.
+	Lost [Levels]int32
+	// Gangs is how many gangs leave as a whole.
+	Gangs int32
+	// Grace is the longest grace period, in steps of 30 s.
+	Grace int32
+	// Work is what is lost, in minutes of one device.
+	Work int64
+	// Pods is how many leave.
+	Pods int32
+}
+
+// Compare returns -1 if c is cheaper than d, 1 if it is dearer, and 0 if they are equal.
+func (c Cost) Compare(d Cost) int {
+	return cmp.Or(slices.Compare(c.Lost[:], d.Lost[:]), cmp.Compare(c.Gangs, d.Gangs), cmp.Compare(c.Grace, d.Grace),
+		cmp.Compare(c.Work, d.Work), cmp.Compare(c.Pods, d.Pods))
+}
+
+// plus returns the cost of both.
+func (c Cost) plus(d Cost) Cost {
+	for i := range c.Lost {
+		c.Lost[i] += d.Lost[i]
+	}
+	c.Gangs += d.Gangs
+	c.Grace = max(c.Grace, d.Grace)
+	c.Work += d.Work
+	c.Pods += d.Pods
+	return c
+}
+
+// costOf returns what the end of one pod costs that has so many devices.
+func costOf(v *Victim, devices int) Cost {
+	c := Cost{Grace: int32((v.Grace + graceStep - 1) / graceStep), Work: min(v.Age, mostWork) / 60 * int64(devices), Pods: 1}
+	c.Lost[Levels-1-min(max(v.Level, 0), Levels-1)] = 1
+	return c
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+)
+
+// Obstacle is why no evictions help on a node.
+type Obstacle uint8
+
+// The obstacles.
+const (
+	// Excluded: the node refuses the pod whoever leaves.
+	Excluded Obstacle = iota
+	// TooSmall: the pod does not fit the node if it is empty.
+	TooSmall
+	// Important: pods are in the way that may not be evicted for this one: of the same or a higher
+	// priority, of another queue, or those that are never evicted.
+	Important
+	// Budgeted: only pods could leave that a PodDisruptionBudget protects.
+	Budgeted
+	// GangStays: only parts of gangs could leave.
+	GangStays
+	// NotFound: the search gave up.
+	NotFound
+	// Obstacles is how many there are.
+	Obstacles
+)
+
+// No is why there is no plan.
+type No struct {
+	// Nodes is how many nodes have each obstacle.
+	Nodes [Obstacles]int
+	// Budgets are the names of those that protect pods, sorted.
+	Budgets []string
+	// Proven says that there is none. Else the search gave up.
+	Proven bool
+}
+
+// explainNo returns why there is no plan.
+func explainNo(w *World, wish *Wish, proven bool) *No {
+	no := &No{Proven: proven}
+	for i, n := range w.Nodes {
+		o := Excluded
+		if !wish.excludes(i) {
+			o = no.explainNode(n, wish)
+		}
+		no.Nodes[o]++
+	}
+	slices.Sort(no.Budgets)
+	no.Budgets = slices.Compact(no.Budgets)
+	return no
+}
+
+// explainNode returns the obstacle of one node, and notes the budgets that are in the way.
+func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
+	if !n.holdsEmpty(wish) {
+		return TooSmall
+	}
+	steps := 0
+	q := newQuestion(n, wish, &steps)
+	lower := make([]bool, len(n.victims))
+	for i, v := range n.victims {
+		lower[i] = wish.mayEvict(v)
+	}
+	if !q.fits(lower) {
+		return Important
+	}
+	for i, v := range n.victims {
+		if lower[i] {
+			for _, b := range v.Budgets {
+				no.Budgets = append(no.Budgets, b.Name)
+			}
+		}
+	}
+	switch {
+	case no.hasBudget(n, wish):
+		return Budgeted
+	case q.fits(q.may):
+		return NotFound
+	}
+	return GangStays
+}
+
+// hasBudget reports whether a budget counts a pod that leaves with those of the node that may.
+func (no *No) hasBudget(n *Node, wish *Wish) bool {
+	return slices.ContainsFunc(n.victims, func(v *Victim) bool {
+		if !wish.mayEvict(v) {
+			return false
+		}
+		return len(v.Budgets) > 0 || v.Gang != nil && slices.ContainsFunc(v.Gang.Members, func(m *Victim) bool { return len(m.Budgets) > 0 })
+	})
+}
+
+// holdsEmpty reports whether the wish fits the node if it is empty.
+func (n *Node) holdsEmpty(wish *Wish) bool {
+	for r, want := range wish.Takes {
+		if want > n.capacity[r] {
+			return false
+		}
+	}
+	if wish.Request == nil {
+		return true
+	}
+	q := question{Node: &Node{views: slices.Clone(n.views)}, wish: wish}
+	q.holders = make([][]int, len(n.views))
+	for d := range q.views {
+		q.views[d] = n.views[d].WithShares(nil)
+	}
+	_, fits := q.place(nil)
+	return fits
+}

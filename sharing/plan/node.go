@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"deviceshare/sharing"
+)
+
+// answer is the cheapest set of pods that makes a wish fit one node.
+type answer struct {
+	set   []bool // nil if there is none
+	cost  Cost
+	exact bool
+}
+
+// solve finds the cheapest set that costs less than a limit. An answer that is not exact may be
+// dearer than necessary, or miss one.
+func (q *question) solve(limit Cost, limited bool) answer {
+	none, all := make([]bool, len(q.victims)), make([]bool, len(q.victims))
+	copy(all, q.may)
+	if q.fits(none) {
+		return answer{set: none, exact: true}
+	}
+	if !q.fits(all) {
+		return answer{exact: true}
+	}
+	c := cover{
+		atoms: q.listAtoms(), gone: none, fits: q.fits, steps: q.steps, best: limit, bound: limited,
+		price: func(gone []bool) (Cost, bool) {
+			_, cost, ok := q.leaving(gone)
+			return cost, ok
+		},
+		alike: q.areAlike,
+	}
+	if q.wish.hasOneRequest() {
+		d := newByDevice(q, c.atoms, limit, limited)
+		d.search()
+		c.best, c.set, c.bound = d.best, d.set, d.bound
+		if !d.hasOpen || c.bound && c.best.Compare(d.open) <= 0 {
+			return answer{set: c.set, cost: c.best, exact: true}
+		}
+	}
+	exact := c.search()
+	return answer{set: c.set, cost: c.best, exact: exact}
+}
+
+// listAtoms returns what may leave. Pods of a gang that can spare none leave as a whole.
+func (q *question) listAtoms() (atoms []atom) {
+	whole := map[*Gang]int{}
+	for i, v := range q.victims {
+		switch {
+		case !q.may[i]:
+			continue
+		case v.Gang == nil || v.Gang.maySpare(v.Role, 1):
+			atoms = append(atoms, atom{pods: []int{i}, cost: v.price})
+			continue
+		}
+		if k, ok := whole[v.Gang]; ok {
+			atoms[k].pods = append(atoms[k].pods, i)
+			continue
+		}
+		whole[v.Gang] = len(atoms)
+		atoms = append(atoms, atom{pods: []int{i}, cost: wholeCost(v.Gang)})
+	}
+	return atoms
+}
+
+// wholeCost is what it costs when all of a gang leaves.
+func wholeCost(g *Gang) Cost {
+	c := Cost{Gangs: 1}
+	for _, v := range g.Members {
+		c = c.plus(v.price)
+	}
+	return c
+}
+
+// areAlike reports whether it is the same whether one of two atoms leaves or the other.
+func (q *question) areAlike(a, b *atom) bool {
+	if a.cost != b.cost || len(a.pods) != 1 || len(b.pods) != 1 {
+		return false
+	}
+	i, j := a.pods[0], b.pods[0]
+	v, w := q.victims[i], q.victims[j]
+	if v.Gang != w.Gang || v.Role != w.Role || len(v.Budgets)+len(w.Budgets) > 0 || len(q.devices[i]) != len(q.devices[j]) {
+		return false
+	}
+	for r := range q.wish.Takes {
+		if v.Takes[r] != w.Takes[r] {
+			return false
+		}
+	}
+	for k, d := range q.devices[i] {
+		if q.devices[j][k] != d || !haveAlikeShares(q.views[d].Held(), v.Owner, w.Owner) {
+			return false
+		}
+	}
+	return true
+}
+
+// haveAlikeShares reports whether two pods certainly have the same of a device. Partitions are
+// never alike: their places differ.
+func haveAlikeShares(held []sharing.Held, a, b sharing.Owner) bool {
+	var one, other *sharing.Held
+	for i := range held {
+		switch held[i].Owner {
+		case a:
+			if one != nil {
+				return false
+			}
+			one = &held[i]
+		case b:
+			if other != nil {
+				return false
+			}
+			other = &held[i]
+		}
+	}
+	return one != nil && other != nil && one.Share == other.Share && one.Namespace == other.Namespace && one.Group == other.Group && one.Kind == other.Kind
+}

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
+	"deviceshare/sharing/place"
+	"deviceshare/sharing/plan"
+	"deviceshare/sharing/policy"
+	"deviceshare/sharing/sharingtest"
+	"deviceshare/sharing/sharingtest/exhaustive"
+)
+
+// cluster is a small one, in words of its own: the oracle reads nothing else.
+type cluster struct {
+	nodes   []clusterNode
+	pods    []clusterPod
+	gangs   []clusterGang
+	budgets []int
+	wish    clusterWish
+}
+
+type clusterNode struct {
+	ledger        *sharing.Ledger
+	cpu, capacity int64
+	excluded      bool
+}
+
+type clusterPod struct {
+	owner       sharing.Owner
+	node        int
+	level       int
+	otherQueue  bool
+	isProtected bool
+	gang, role  int // gang -1 for none
+	budgets     []int
+	cpu         int64
+	grace, age  int64
+	holds       int // devices
+}
+
+type clusterGang struct {
+	min   int
+	roles []int // how many of each role it needs; nil if roles do not matter
+}
+
+type clusterWish struct {
+	request *sharing.PodRequest
+	level   int
+	cpu     int64
+}
+
+// price is what the oracle counts for a set of pods: levels from the highest, gangs, grace, work,
+// number.
+type price [20]int64
+
+// mask is a set of pods.
+type mask uint64
+
+func (m mask) has(i int) bool { return m&(1<<i) != 0 }
+
+// mayLeave reports whether exactly these pods may leave for the wish.
+func (c *cluster) mayLeave(m mask) bool {
+	used := make([]int, len(c.budgets))
+	for i, p := range c.pods {
+		if !m.has(i) {
+			continue
+		}
+		if p.isProtected || p.otherQueue || p.level >= c.wish.level {
+			return false
+		}
+		for _, b := range p.budgets {
+			if used[b]++; used[b] > c.budgets[b] {
+				return false
+			}
+		}
+	}
+	for g := range c.gangs {
+		if whole, goesOn := c.gangAfter(g, m); !whole && !goesOn {
+			return false
+		}
+	}
+	return true
+}
+
+// gangAfter says of a gang whether none of it runs when these pods have left, and whether it is
+// untouched or has enough left.
+func (c *cluster) gangAfter(g int, m mask) (whole, goesOn bool) {
+	left, leaving := 0, 0
+	roles := make([]int, len(c.gangs[g].roles))
+	for i, p := range c.pods {
+		switch {
+		case p.gang != g:
+		case m.has(i):
+			leaving++
+		default:
+			left++
+			if len(roles) > 0 {
+				roles[p.role]++
+			}
+		}
+	}
+	if leaving == 0 {
+		return false, true
+	}
+	enough := left >= c.gangs[g].min
+	for r, n := range c.gangs[g].roles {
+		enough = enough && roles[r] >= n
+	}
+	return left == 0, enough && left > 0
+}
+
+// fits reports whether the wish fits a node without these pods.
+func (c *cluster) fits(n int, m mask) bool {
+	node := &c.nodes[n]
+	cpu := node.cpu
+	gone := map[sharing.Owner]bool{}
+	for i, p := range c.pods {
+		if p.node == n && m.has(i) {
+			cpu += p.cpu
+			gone[p.owner] = true
+		}
+	}
+	if node.excluded || cpu < c.wish.cpu {
+		return false
+	}
+	if c.wish.request == nil {
+		return true
+	}
+	var held []exhaustive.Held
+	for d, v := range node.ledger.Views() {
+		for _, h := range v.Held() {
+			if !gone[h.Owner] {
+				held = append(held, exhaustive.Held{Device: d, Kind: h.Kind, Share: h.Share})
+			}
+		}
+	}
+	return exhaustive.Fits(node.ledger.Inventory().Devices, held, c.wish.request)
+}
+
+// priceOf is what it costs when these pods leave.
+func (c *cluster) priceOf(m mask) (p price) {
+	for i, pod := range c.pods {
+		if m.has(i) {
+			p[15-pod.level]++
+			p[17] = max(p[17], (pod.grace+29)/30)
+			p[18] += min(pod.age, 3600) / 60 * int64(pod.holds)
+			p[19]++
+		}
+	}
+	for g := range c.gangs {
+		if whole, goesOn := c.gangAfter(g, m); whole && !goesOn {
+			p[16]++
+		}
+	}
+	return p
+}
+
+// cheapest tries all sets of pods.
+func (c *cluster) cheapest() (best price, found bool) {
+	type weighed struct {
+		m mask
+		p price
+	}
+	var all []weighed
+	for m := range mask(1) << len(c.pods) {
+		if c.mayLeave(m) {
+			all = append(all, weighed{m, c.priceOf(m)})
+		}
+	}
+	slices.SortFunc(all, func(a, b weighed) int { return slices.Compare(a.p[:], b.p[:]) })
+	local := make([]mask, len(c.nodes))
+	for i, p := range c.pods {
+		local[p.node] |= 1 << i
+	}
+	known := map[[2]uint64]bool{}
+	for _, w := range all {
+		for n := range c.nodes {
+			key := [2]uint64{uint64(n), uint64(w.m & local[n])}
+			fits, ok := known[key]
+			if !ok {
+				fits = c.fits(n, w.m)
+				known[key] = fits
+			}
+			if fits {
+				return w.p, true
+			}
+		}
+	}
+	return price{}, false
+}
+
+func costAsPrice(c *plan.Cost) (p price) {
+	for i := range c.Lost {
+		p[i] = int64(c.Lost[i])
+	}
+	p[16], p[17], p[18], p[19] = int64(c.Gangs), int64(c.Grace), c.Work, int64(c.Pods)
+	return p
+}
+
+func binpack() policy.Policy {
+	p, _ := policy.Named("binpack")
+	return p
+}
+
+// dice makes clusters.
+type dice struct{ *rand.Rand }
+
+func (d dice) oneOf(n ...int) int { return n[d.IntN(len(n))] }
+
+// cluster makes a cluster of at most 3 nodes with 3 devices each, and 8 pods.
+func (d dice) cluster() *cluster {
+	c := &cluster{}
+	for n := range 1 + d.IntN(3) {
+		inv := sharingtest.Node(fmt.Sprint("n", n))
+		for i := range d.oneOf(1, 2, 3, 3) {
+			inv.Devices = append(inv.Devices, d.device(i))
+		}
+		cpu := int64(d.IntN(4))
+		c.nodes = append(c.nodes, clusterNode{ledger: sharing.NewLedger(inv, factory.New()), cpu: cpu, capacity: cpu, excluded: d.IntN(12) == 0})
+	}
+	for range d.IntN(3) {
+		g := clusterGang{min: 1 + d.IntN(4)}
+		if d.IntN(4) == 0 {
+			g.roles = []int{d.IntN(2), d.IntN(2)}
+		}
+		c.gangs = append(c.gangs, g)
+	}
+	for range d.IntN(3) {
+		c.budgets = append(c.budgets, d.IntN(3))
+	}
+	levels := make([]int, len(c.gangs))
+	for g := range levels {
+		levels[g] = d.IntN(3)
+	}
+	for i := range 1 + d.IntN(8) {
+		c.addPod(d, i, levels)
+	}
+	c.wish = clusterWish{level: 1 + d.IntN(3), cpu: int64(d.IntN(4))}
+	if d.IntN(8) > 0 {
+		c.wish.request = sharingtest.Pod("wish")
+		for i := range d.oneOf(1, 1, 1, 2) {
+			c.wish.request.Requests = append(c.wish.request.Requests, d.request(fmt.Sprint("c", i), 3))
+		}
+		c.wish.request.OneNUMA = d.IntN(6) == 0
+	}
+	return c
+}
+
+func (d dice) device(i int) sharing.Device {
+	model := []string{"A30", "A30", "A100-40"}[d.IntN(3)]
+	dev := sharingtest.Device(i, model, sharing.Modes()[d.IntN(4)])
+	dev.NUMA = d.oneOf(-1, 0, 1, 0)
+	if dev.Mode == sharing.MIG {
+		if model != "A30" || d.IntN(2) == 0 {
+			dev = sharingtest.Free(dev) // on an A100, one place can belong to two geometries
+		}
+	} else {
+		dev.MaxShares = d.oneOf(10, 10, 2, 3)
+	}
+	return dev
+}
+
+func (d dice) request(container string, most int) sharing.Request {
+	r := sharingtest.Ask(container, []int64{0, 1000, 5000, 6000, 11000, 12000, 20000}[d.IntN(7)], []sharing.Percent{0, 0, 25, 50, 100}[d.IntN(5)])
+	if d.IntN(3) == 0 {
+		r.Count = 1 + d.IntN(most)
+		r.Even = d.IntN(6) == 0
+	}
+	return r
+}
+
+// addPod places a pod, with devices if they fit on a node that is tried.
+func (c *cluster) addPod(d dice, i int, levels []int) {
+	p := clusterPod{
+		owner: sharing.Owner(fmt.Sprint("p", i)), node: d.IntN(len(c.nodes)), level: d.IntN(3), gang: -1, cpu: int64(d.IntN(3)),
+		otherQueue: d.IntN(10) == 0, isProtected: d.IntN(10) == 0, grace: int64(d.oneOf(0, 30, 30, 31, 300)), age: int64(d.IntN(5000)),
+	}
+	if len(c.gangs) > 0 && d.IntN(2) == 0 {
+		p.gang = d.IntN(len(c.gangs))
+		p.level, p.otherQueue = levels[p.gang], false
+		if roles := c.gangs[p.gang].roles; roles != nil {
+			p.role = d.IntN(len(roles))
+		}
+	}
+	for b := range c.budgets {
+		if d.IntN(3) == 0 {
+			p.budgets = append(p.budgets, b)
+		}
+	}
+	if d.IntN(6) > 0 {
+		node := &c.nodes[p.node]
+		pod := sharingtest.Pod(string(p.owner), d.request("c", 2))
+		if placement, refused := place.Place(node.ledger.Views(), pod, factory.New(), binpack()); !refused.Refused() {
+			if err := node.ledger.Reserve(p.owner, placement); err != nil {
+				panic(err)
+			}
+			p.holds = pod.Requests[0].Count
+		}
+	}
+	c.nodes[p.node].capacity += p.cpu
+	c.pods = append(c.pods, p)
+}
+
+// world is the cluster as the product sees it.
+func (c *cluster) world() (*plan.World, *plan.Wish) {
+	budgets := make([]*plan.Budget, len(c.budgets))
+	for i, n := range c.budgets {
+		budgets[i] = &plan.Budget{Name: fmt.Sprint("b", i), Allowed: n}
+	}
+	gangs := make([]*plan.Gang, len(c.gangs))
+	for g := range gangs {
+		gangs[g] = c.gang(g)
+	}
+	victims := make([][]*plan.Victim, len(c.nodes))
+	for i := range c.pods {
+		p := &c.pods[i]
+		if p.isProtected {
+			if p.gang >= 0 {
+				gangs[p.gang].Stays = true
+			}
+			continue
+		}
+		v := &plan.Victim{Owner: p.owner, Level: p.level, Queue: "q", Takes: []int64{p.cpu}, Role: p.role, Grace: p.grace, Age: p.age}
+		if p.otherQueue {
+			v.Queue = "other"
+		}
+		for _, b := range p.budgets {
+			v.Budgets = append(v.Budgets, budgets[b])
+		}
+		if p.gang >= 0 {
+			v.Gang = gangs[p.gang]
+			v.Gang.Members = append(v.Gang.Members, v)
+		}
+		victims[p.node] = append(victims[p.node], v)
+	}
+	w := &plan.World{}
+	wish := &plan.Wish{Request: c.wish.request, Backends: factory.New(), Policy: binpack(), Takes: []int64{c.wish.cpu}, Level: c.wish.level, Queue: "q"}
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		w.Nodes = append(w.Nodes, plan.NewNode(fmt.Sprint("n", i), n.ledger.Views(), []int64{n.cpu}, []int64{n.capacity}, victims[i]))
+		wish.Excluded = append(wish.Excluded, n.excluded)
+	}
+	return w, wish
+}
+
+// gang is a gang without members. One that has too few already can spare none.
+func (c *cluster) gang(g int) *plan.Gang {
+	running := 0
+	roles := make([]int, len(c.gangs[g].roles))
+	for _, p := range c.pods {
+		if p.gang == g {
+			running++
+			if len(roles) > 0 {
+				roles[p.role]++
+			}
+		}
+	}
+	made := &plan.Gang{Spare: max(0, running-max(1, c.gangs[g].min))}
+	enough := running >= c.gangs[g].min
+	for r, n := range c.gangs[g].roles {
+		enough = enough && roles[r] >= n
+		made.Roles = append(made.Roles, max(0, roles[r]-n))
+	}
+	if !enough {
+		made.Spare = 0
+	}
+	return made
+}
+
+// check compares one answer with the oracle, and checks what must hold of every plan.
+func (c *cluster) check(t *testing.T) (found, proven bool) {
+	t.Helper()
+	w, wish := c.world()
+	p, no := plan.Find(w, wish)
+	want, exists := c.cheapest()
+	if no != nil {
+		if exists && no.Proven {
+			t.Fatalf("no plan, said to be proven: %+v; want %v\n%s", no, want, c)
+		}
+		return false, no.Proven
+	}
+	if !exists {
+		t.Fatalf("plan %+v where no set of pods is enough\n%s", p.Cost, c)
+	}
+	m := c.maskOf(p.Evict)
+	if got := costAsPrice(&p.Cost); got != c.priceOf(m) || p.Proven && got != want || slices.Compare(got[:], want[:]) < 0 {
+		t.Fatalf("plan on n%d without %0*b costs %v, proven %v; want %v\n%s", p.Node, len(c.pods), m, got, p.Proven, want, c)
+	}
+	c.checkPlan(t, &p, m)
+	return true, p.Proven
+}
+
+func (c *cluster) maskOf(evict []*plan.Victim) (m mask) {
+	for _, v := range evict {
+		m |= 1 << slices.IndexFunc(c.pods, func(p clusterPod) bool { return p.owner == v.Owner })
+	}
+	return m
+}
+
+// checkPlan checks that a plan may be carried out, that each step leaves the nodes in order, and
+// that no pod can be spared.
+func (c *cluster) checkPlan(t *testing.T, p *plan.Plan, m mask) {
+	t.Helper()
+	if !c.mayLeave(m) || !c.fits(p.Node, m) || bits.OnesCount64(uint64(m)) != len(p.Evict) {
+		t.Fatalf("plan on n%d without %b: may leave %v, fits %v\n%s", p.Node, m, c.mayLeave(m), c.fits(p.Node, m), c)
+	}
+	for i := range c.pods {
+		if less := m &^ (1 << i); m.has(i) && p.Proven && c.mayLeave(less) && c.fits(p.Node, less) {
+			t.Fatalf("plan on n%d without %b: p%d can be spared\n%s", p.Node, m, i, c)
+		}
+	}
+	ledgers := make([]*sharing.Ledger, len(c.nodes))
+	for n := range ledgers {
+		ledgers[n] = c.nodes[n].ledger.Fork()
+	}
+	for _, v := range p.Evict {
+		for _, l := range ledgers {
+			l.Release(v.Owner)
+			if err := l.Check(); err != nil {
+				t.Fatalf("after %s: %v\n%s", v.Owner, err, c)
+			}
+		}
+	}
+	if c.wish.request != nil {
+		if err := ledgers[p.Node].Reserve("wish", p.Placement); err != nil {
+			t.Fatalf("the placement does not fit: %v\n%s", err, c)
+		}
+	}
+}
+
+// String prints the cluster for a person.
+func (c *cluster) String() string {
+	text := fmt.Sprintf("wish level %d, cpu %d", c.wish.level, c.wish.cpu)
+	if c.wish.request != nil {
+		text += fmt.Sprintf(", one NUMA node %v, %+v", c.wish.request.OneNUMA, c.wish.request.Requests)
+	}
+	text += fmt.Sprintf("\ngangs %+v budgets %v\n", c.gangs, c.budgets)
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		text += fmt.Sprintf("n%d cpu %d of %d excluded %v\n", i, n.cpu, n.capacity, n.excluded)
+		for _, v := range n.ledger.Views() {
+			text += fmt.Sprintf("  %s %s %s, at most %d shares, NUMA %d\n", v.Device.ID, v.Device.Model, v.Device.Mode, v.Device.MaxShares, v.Device.NUMA)
+			for _, h := range v.Held() {
+				text += fmt.Sprintf("    %s %+v\n", h.Owner, h.Share)
+			}
+		}
+	}
+	for i := range c.pods {
+		p := &c.pods[i]
+		text += fmt.Sprintf("%s on n%d level %d other queue %v protected %v gang %d role %d budgets %v cpu %d grace %d age %d\n",
+			p.owner, p.node, p.level, p.otherQueue, p.isProtected, p.gang, p.role, p.budgets, p.cpu, p.grace, p.age)
+	}
+	return text
+}

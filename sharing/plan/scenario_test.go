@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/factory"
+	"deviceshare/sharing/place"
+	"deviceshare/sharing/plan"
+	"deviceshare/sharing/sharingtest"
+)
+
+// scenario is a small cluster of nodes with devices of 24 GiB, and who has to leave.
+type scenario struct {
+	// nodes are texts: devices behind bars, and on each its pods with their GiB. A device may begin
+	// with "mig". A pod without amount has the whole device, a pod in parentheses has none.
+	nodes []string
+	// pods says what is special about pods. The others have priority 1, 1 CPU, 30 s of grace, and
+	// have run for ten minutes.
+	pods map[string]special
+	// gangs say how many of their members have to run.
+	gangs map[string]int
+	// budgets say how many of their pods may still leave.
+	budgets map[string]int
+	wish    wants
+	// leave are the pods that have to leave, with the node that the wish gets, or "no: " and the
+	// reasons.
+	leave string
+}
+
+type special struct {
+	priority, cpu, age, grace int
+	gang, budget, queue       string
+	isProtected               bool
+}
+
+// wants is what a pod of priority 100 asks for.
+type wants struct {
+	devices, gib, cpu int
+	exclude           int // a node
+	numa              bool
+}
+
+// podScenarios are about which pods leave for devices and CPU.
+func podScenarios() map[string]scenario {
+	return map[string]scenario{
+		"the least important pod leaves, wherever it is": {
+			nodes: []string{"a", "b", "c"},
+			pods:  map[string]special{"a": {priority: 50}, "c": {priority: 50}},
+			wish:  wants{devices: 1}, leave: "n2: b",
+		},
+		"two unimportant pods leave rather than an important one": {
+			nodes: []string{"a", "b:12 c:12"},
+			pods:  map[string]special{"a": {priority: 50}},
+			wish:  wants{devices: 1}, leave: "n2: b c",
+		},
+		"five unimportant pods leave rather than one of the next priority": {
+			nodes: []string{"a", "b:4 c:4 d:4 e:4 f:4"},
+			pods:  map[string]special{"a": {priority: 4}},
+			wish:  wants{devices: 1}, leave: "n2: b c d e f",
+		},
+		"of equally important pods the fewest leave": {
+			nodes: []string{"a:4 b:4 c:4 d:4 e:4 | f:8 g:16"},
+			wish:  wants{devices: 1}, leave: "n1: f g",
+		},
+		"one pod with two devices leaves rather than two with one": {
+			nodes: []string{"a | b | c | c"},
+			wish:  wants{devices: 2}, leave: "n1: c",
+		},
+		"only those leave whose leaving is needed": {
+			nodes: []string{"a:4 b:12 c:8"},
+			wish:  wants{devices: 1, gib: 10}, leave: "n1: b",
+		},
+		"pods leave whose partitions lie where the larger one may begin": {
+			nodes: []string{"mig a:6 b:6 c:6 d:6"},
+			pods:  map[string]special{"a": {age: 540}, "b": {age: 60}, "c": {age: 60}},
+			wish:  wants{devices: 1, gib: 12}, leave: "n1: a b",
+		},
+		"pods without devices leave for CPU": {
+			nodes: []string{"a | b (c) (d)"},
+			pods:  map[string]special{"a": {age: 60}, "c": {cpu: 3, age: 6000}},
+			wish:  wants{devices: 0, cpu: 3}, leave: "n1: c",
+		},
+		"for devices and CPU, one pod that has both is better than two": {
+			nodes: []string{"a | b (c)"},
+			pods:  map[string]special{"a": {age: 60}, "b": {cpu: 4}, "c": {cpu: 3}},
+			wish:  wants{devices: 1, cpu: 4}, leave: "n1: b",
+		},
+		"devices of one NUMA node are cleared, even if others cost less": {
+			nodes: []string{"a | b | c | d"},
+			pods:  map[string]special{"a": {age: 60}, "c": {age: 60}},
+			wish:  wants{devices: 2, numa: true}, leave: "n1: a b",
+		},
+	}
+}
+
+// gangScenarios are about pods that need each other.
+func gangScenarios() map[string]scenario {
+	return map[string]scenario{
+		"no gang is broken if a single pod would do": {
+			nodes: []string{"a", "b", "c"},
+			gangs: map[string]int{"g": 2},
+			pods:  map[string]special{"a": {gang: "g"}, "b": {gang: "g"}, "c": {age: 6000}},
+			wish:  wants{devices: 1}, leave: "n3: c",
+		},
+		"a spare member of a gang leaves like any pod": {
+			nodes: []string{"a", "b", "c"},
+			gangs: map[string]int{"g": 2},
+			pods:  map[string]special{"a": {gang: "g"}, "b": {gang: "g", age: 60}, "c": {gang: "g"}},
+			wish:  wants{devices: 1}, leave: "n2: b",
+		},
+		"a gang that cannot spare a member leaves as a whole, on all nodes": {
+			nodes: []string{"a", "b"},
+			gangs: map[string]int{"g": 2},
+			pods:  map[string]special{"a": {gang: "g"}, "b": {gang: "g"}},
+			wish:  wants{devices: 1}, leave: "n1: a b",
+		},
+		"one gang leaves and not parts of two": {
+			nodes: []string{"a | b", "c | d"},
+			gangs: map[string]int{"g": 2, "h": 2},
+			pods:  map[string]special{"a": {gang: "g"}, "c": {gang: "g"}, "b": {gang: "h", age: 60}, "d": {gang: "h", age: 60}},
+			wish:  wants{devices: 1}, leave: "n1: b d",
+		},
+		"a gang stays if one of its members is protected": {
+			nodes: []string{"a", "b"},
+			gangs: map[string]int{"g": 2},
+			pods:  map[string]special{"a": {gang: "g"}, "b": {gang: "g", isProtected: true}},
+			wish:  wants{devices: 1}, leave: "no: 1 important, 1 gang stays",
+		},
+	}
+}
+
+// limitScenarios are about who is spared, and when nobody has to leave.
+func limitScenarios() map[string]scenario {
+	return map[string]scenario{
+		"a short grace period is better than a long one": {
+			nodes: []string{"a", "b"},
+			pods:  map[string]special{"a": {grace: 300, age: 60}},
+			wish:  wants{devices: 1}, leave: "n2: b",
+		},
+		"grace periods of the same half minute are equal: the younger pod leaves": {
+			nodes: []string{"a", "b"},
+			pods:  map[string]special{"a": {grace: 1}, "b": {age: 60}},
+			wish:  wants{devices: 1}, leave: "n2: b",
+		},
+		"after an hour, age does not matter": {
+			nodes: []string{"a", "b"},
+			pods:  map[string]special{"a": {age: 90000}, "b": {age: 4000}},
+			wish:  wants{devices: 1}, leave: "n1: a",
+		},
+		"a budget is never broken": {
+			nodes:   []string{"a:12 b:12", "c:8 d:8 e:8"},
+			budgets: map[string]int{"web": 1},
+			pods:    map[string]special{"a": {budget: "web"}, "b": {budget: "web"}},
+			wish:    wants{devices: 1}, leave: "n2: c d e",
+		},
+		"budgets that are used up leave nobody": {
+			nodes:   []string{"a", "b"},
+			budgets: map[string]int{"web": 0},
+			pods:    map[string]special{"a": {budget: "web"}, "b": {priority: 100}},
+			wish:    wants{devices: 1}, leave: "no: 1 important, 1 budgeted (web)",
+		},
+		"pods of the same priority, of other queues and protected ones stay": {
+			nodes: []string{"a", "b", "c"},
+			pods:  map[string]special{"a": {priority: 100}, "b": {queue: "other"}, "c": {isProtected: true}},
+			wish:  wants{devices: 1}, leave: "no: 3 important",
+		},
+		"nobody leaves for what no node has": {
+			nodes: []string{"a | b", "c"},
+			wish:  wants{devices: 3}, leave: "no: 2 too small",
+		},
+		"a node that refuses the pod is not cleared": {
+			nodes: []string{"a", "b"},
+			pods:  map[string]special{"b": {priority: 50}},
+			wish:  wants{devices: 1, exclude: 1}, leave: "n2: b",
+		},
+	}
+}
+
+func TestWhoHasToLeave(t *testing.T) {
+	all := podScenarios()
+	maps.Copy(all, gangScenarios())
+	maps.Copy(all, limitScenarios())
+	for name, s := range all {
+		t.Run(name, func(t *testing.T) {
+			w, wish := s.build(t)
+			p, no := plan.Find(w, wish)
+			if got := describe(w, &p, no); got != s.leave {
+				t.Errorf("%s; want %s", got, s.leave)
+			}
+			if no == nil && !p.Proven || no != nil && !no.Proven {
+				t.Error("not proven")
+			}
+		})
+	}
+}
+
+// describe is an answer as a scenario says it.
+func describe(w *plan.World, p *plan.Plan, no *plan.No) string {
+	if no == nil {
+		var names []string
+		for _, v := range p.Evict {
+			names = append(names, string(v.Owner))
+		}
+		slices.Sort(names)
+		return fmt.Sprintf("%s: %s", w.Nodes[p.Node].Name, strings.Join(names, " "))
+	}
+	var parts []string
+	for o, name := range map[plan.Obstacle]string{
+		plan.Excluded: "excluded", plan.TooSmall: "too small", plan.Important: "important", plan.Budgeted: "budgeted", plan.GangStays: "gang stays",
+		plan.NotFound: "not found",
+	} {
+		if n := no.Nodes[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d:%d %s", o, n, name))
+		}
+	}
+	slices.Sort(parts)
+	for i := range parts {
+		_, parts[i], _ = strings.Cut(parts[i], ":")
+	}
+	text := "no: " + strings.Join(parts, ", ")
+	if len(no.Budgets) > 0 {
+		text += " (" + strings.Join(no.Budgets, " ") + ")"
+	}
+	return text
+}
+
+// build makes the world of a scenario.
+func (s *scenario) build(t *testing.T) (*plan.World, *plan.Wish) {
+	t.Helper()
+	b := builder{scenario: s, t: t, budgets: map[string]*plan.Budget{}, gangs: map[string]*plan.Gang{}}
+	for name, allowed := range s.budgets {
+		b.budgets[name] = &plan.Budget{Name: name, Allowed: allowed}
+	}
+	for name, least := range s.gangs {
+		b.gangs[name] = &plan.Gang{Spare: -least}
+	}
+	w := &plan.World{}
+	for i, text := range s.nodes {
+		w.Nodes = append(w.Nodes, b.node(fmt.Sprint("n", i+1), text))
+	}
+	wish := &plan.Wish{Backends: factory.New(), Policy: binpack(), Takes: []int64{int64(s.wish.cpu)}, Level: 15, Queue: "q"}
+	if s.wish.devices > 0 {
+		wish.Request = sharingtest.Pod("wish", sharingtest.Times(s.wish.devices, sharingtest.Ask("c", int64(s.wish.gib)*1024, 0)))
+		wish.Request.OneNUMA = s.wish.numa
+	}
+	if s.wish.exclude > 0 {
+		wish.Excluded = make([]bool, len(w.Nodes))
+		wish.Excluded[s.wish.exclude-1] = true
+	}
+	return w, wish
+}
+
+type builder struct {
+	*scenario
+	t       *testing.T
+	budgets map[string]*plan.Budget
+	gangs   map[string]*plan.Gang
+}
+
+// node reads the text of a node.
+func (b *builder) node(name, text string) *plan.Node {
+	inv := sharingtest.Node(name)
+	for i, device := range strings.Split(text, "|") {
+		mode := sharing.HAMiCore
+		if strings.HasPrefix(device, "mig ") {
+			mode = sharing.MIG
+		}
+		d := sharingtest.Device(i, "A30", mode)
+		d.NUMA = i / 2
+		if mode == sharing.MIG {
+			d = sharingtest.Free(d)
+		}
+		inv.Devices = append(inv.Devices, d)
+	}
+	ledger := sharing.NewLedger(inv, factory.New())
+	order, requests := readPods(inv, text)
+	capacity := int64(0)
+	var victims []*plan.Victim
+	for _, pod := range order {
+		if r := requests[pod]; len(r.Requests) > 0 {
+			p, refused := place.Place(ledger.Views(), r, factory.New(), binpack())
+			if refused.Refused() {
+				b.t.Fatalf("pod %s does not fit %s: %v", pod, name, refused.Count)
+			}
+			if err := ledger.Reserve(r.Owner, p); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		if v := b.victim(pod); v != nil {
+			victims = append(victims, v)
+			capacity += v.Takes[0]
+		}
+	}
+	return plan.NewNode(name, ledger.Views(), []int64{0}, []int64{capacity}, victims)
+}
+
+// readPods reads the pods of a node and what they ask for.
+func readPods(inv *sharing.Inventory, text string) (order []string, requests map[string]*sharing.PodRequest) {
+	requests = map[string]*sharing.PodRequest{}
+	for i, device := range strings.Split(text, "|") {
+		for _, word := range strings.Fields(strings.TrimPrefix(device, "mig ")) {
+			pod, amount, _ := strings.Cut(strings.Trim(word, "()"), ":")
+			r := requests[pod]
+			if r == nil {
+				r = sharingtest.Pod(pod)
+				order, requests[pod] = append(order, pod), r
+			}
+			gib, _ := strconv.ParseInt(amount, 10, 64)
+			switch {
+			case strings.HasPrefix(word, "("):
+				continue
+			case len(r.Requests) == 0:
+				r.Requests = []sharing.Request{sharingtest.Ask("c", gib*1024, 0)}
+			default:
+				r.Requests[0].Count++
+			}
+			r.Selector.UseIDs = append(r.Selector.UseIDs, inv.Devices[i].ID)
+		}
+	}
+	return order, requests
+}
+
+// victim is a pod as the planner sees it, nil if it is protected.
+func (b *builder) victim(name string) *plan.Victim {
+	s := b.pods[name]
+	v := &plan.Victim{Owner: sharing.Owner(name), Level: 1, Queue: "q", Takes: []int64{1}, Grace: 30, Age: 600}
+	if s.priority > 0 {
+		v.Level = map[int]int{4: 4, 50: 10, 100: 15}[s.priority]
+	}
+	if s.queue != "" {
+		v.Queue = s.queue
+	}
+	if s.cpu > 0 {
+		v.Takes[0] = int64(s.cpu)
+	}
+	if s.age > 0 {
+		v.Age = int64(s.age)
+	}
+	if s.grace > 0 {
+		v.Grace = int64(s.grace)
+	}
+	if s.budget != "" {
+		v.Budgets = []*plan.Budget{b.budgets[s.budget]}
+	}
+	if g := b.gangs[s.gang]; g != nil {
+		g.Spare++
+		if g.Stays = g.Stays || s.isProtected; !s.isProtected {
+			v.Gang = g
+			g.Members = append(g.Members, v)
+		}
+	}
+	if s.isProtected {
+		return nil
+	}
+	return v
+}
