@@ -47,6 +47,9 @@ type evictions struct {
 // choosePreemptVictims says which of the candidates, all on one node, may be evicted for a
 // task of the same queue.
 func (e *evictions) choosePreemptVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
+	if e.store.room.IsPlanning() {
+		return nil, false
+	}
 	if !e.store.room.MayEvictFor(task.Job) {
 		return nil, true
 	}

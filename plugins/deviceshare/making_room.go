@@ -3,12 +3,16 @@
 package deviceshare
 
 import (
+	"fmt"
+
+	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/room"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
+	"deviceshare/sharing/plan"
 )
 
 var _ room.Devices = (*Plugin)(nil)
@@ -33,13 +37,31 @@ func (a roomAction) Execute(ssn *framework.Session) {
 	clear(p.now) // what was evicted before this session was counted then
 	held := heldBack{p.witness, ssn}
 	switch a.Name() {
-	case "preempt", "reclaim":
-		a.store.room.Choose(a.Action, held)
+	case "preempt":
+		if by, err := engineOf(ssn); err != nil {
+			klog.ErrorS(err, "No pods are preempted")
+		} else {
+			a.store.room.Choose(a.Action, by, held)
+		}
+	case "reclaim":
+		a.store.room.Choose(a.Action, room.Volcano, held)
 	default:
 		a.Action.Execute(ssn)
 	}
 	if a.Name() == "enqueue" && isActionEnabled("preempt") {
 		a.store.room.LetIn(held)
+	}
+}
+
+// engineOf returns what chooses victims of preempt, by the arguments of the action.
+func engineOf(ssn *framework.Session) (room.Engine, error) {
+	switch by := framework.GetArgOfActionFromConf(ssn.Configurations, "preempt")["engine"]; by {
+	case nil, string(room.Planner):
+		return room.Planner, nil
+	case string(room.Volcano):
+		return room.Volcano, nil
+	default:
+		return "", fmt.Errorf("configurations[preempt].arguments.engine: unknown engine %q: want %q or %q", by, room.Planner, room.Volcano)
 	}
 }
 
@@ -68,6 +90,33 @@ func (p *Plugin) IsPromised(t *api.TaskInfo) bool {
 
 // JudgeFuture implements room.Devices.
 func (p *Plugin) JudgeFuture(on bool) { p.judgesFuture = on }
+
+// Wish implements room.Devices.
+func (p *Plugin) Wish(t *api.TaskInfo) (plan.Wish, bool) {
+	a := p.rememberAsk(t)
+	if a == nil {
+		return plan.Wish{}, p.off == nil
+	}
+	if p.off != nil || a.served() == nil || p.limits.AwaitsLeaving(t, a.served()) || p.limits.Allowance(t, a.served()).Unavoidable() != nil {
+		return plan.Wish{}, false
+	}
+	return plan.Wish{Request: a.served(), Backends: p.backendsFor(a), Policy: p.policyFor(a)}, true
+}
+
+// Serves implements room.Devices.
+func (p *Plugin) Serves(t *api.TaskInfo, info *api.NodeInfo) bool {
+	a := p.askOf(t)
+	return a == nil || p.requireServing(a, p.nodes[info.Name]) == nil
+}
+
+// Future implements room.Devices.
+func (p *Plugin) Future(node string) []sharing.View {
+	n := p.nodes[node]
+	if n == nil || n.Ledger == nil {
+		return nil
+	}
+	return p.overlay.futureLedger(n, p.infos[node]).Views()
+}
 
 // IsComplete implements room.Devices.
 func (p *Plugin) IsComplete() bool { return len(p.awaited) == 0 }

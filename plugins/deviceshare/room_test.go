@@ -19,6 +19,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
 
 	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/plugins/deviceshare/room"
 )
 
 // staggered is a node with two devices, whose pods end one after the other and are made again, and
@@ -39,12 +40,15 @@ func TestVolcanoAloneEvictsAgainAndAgain(t *testing.T) {
 	}
 }
 
-func TestWhatWasClearedForAPodIsKeptForIt(t *testing.T) {
-	l := newLab(t, staggered(t)...)
-	l.replaced["a"], l.replaced["b"] = true, true
-	took := l.ticksUntilBound("new", 30)
-	if evicted := l.evictions(); len(evicted) != 2 || took > 8 {
-		t.Errorf("%d evictions (%v), bound after %d s: want 2, and at most 8 s", len(evicted), evicted, took)
+func TestWhatWasClearedForAPodIsKeptForItWhoeverChooses(t *testing.T) {
+	for _, engine := range []room.Engine{room.Planner, room.Volcano} {
+		l := newLab(t, staggered(t)...)
+		l.world.actions[0].Arguments["engine"] = string(engine)
+		l.replaced["a"], l.replaced["b"] = true, true
+		took := l.ticksUntilBound("new", 30)
+		if evicted := l.evictions(); len(evicted) != 2 || took > 8 {
+			t.Errorf("%s: %d evictions (%v), bound after %d s: want 2, and at most 8 s", engine, len(evicted), evicted, took)
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func NewStore(o Options) *Store {
 	if s.lead == nil {
 		s.lead = leader.Sole{}
 	}
-	s.room = room.New(s.lead, s.report, s.uptimeSeconds)
+	s.room = room.New(s.lead, s.report, s.uptimeSeconds, func() int64 { return s.now().Unix() })
 	s.metrics = metrics.New()
 	if o.Config == nil {
 		s.Configure(nodes.DefaultSettings())

@@ -3,7 +3,9 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 )
 
 // Obstacle is why no evictions help on a node.
@@ -36,6 +38,27 @@ type No struct {
 	Budgets []string
 	// Proven says that there is none. Else the search gave up.
 	Proven bool
+}
+
+// String says how many nodes have which obstacle.
+func (n *No) String() string {
+	var parts []string
+	for o, count := range n.Nodes {
+		if count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", count, Obstacle(o)))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// String is the obstacle as it stands behind a number of nodes.
+func (o Obstacle) String() string {
+	if o >= Obstacles {
+		return "unknown"
+	}
+	return [Obstacles]string{
+		"refuse the pod", "too small", "only pods that may not be evicted for it", "protected by budgets", "parts of gangs that stay", "not found",
+	}[o]
 }
 
 // explainNo returns why there is no plan.

@@ -130,6 +130,12 @@ func NewNode(name string, views []sharing.View, free, capacity []int64, victims 
 	return n
 }
 
+// Fits reports whether the wish fits a node without evictions.
+func (n *Node) Fits(w *Wish) bool {
+	steps := 0
+	return newQuestion(n, w, &steps).fits(make([]bool, len(n.victims)))
+}
+
 // mayEvict reports whether a pod may be evicted for the wish, as far as its priority and its queue
 // say.
 func (w *Wish) mayEvict(v *Victim) bool { return v.Level < w.Level && v.Queue == w.Queue }

@@ -16,13 +16,59 @@ import (
 	"deviceshare/plugins/deviceshare/holds"
 )
 
-// Choose runs preempt or reclaim. What the action commits becomes a hold, and the evictor sends it.
-// Jobs that are held back are let in if the action makes room for them.
-func (r *Room) Choose(a framework.Action, held HeldBack) {
+// Engine is what chooses whom preempt evicts.
+type Engine string
+
+// The engines.
+const (
+	// Planner is this package with sharing/plan. Volcano chooses for jobs that no plans are made
+	// for.
+	Planner Engine = "deviceshare"
+	// Volcano is its own action.
+	Volcano Engine = "volcano"
+)
+
+// Choose runs preempt or reclaim. Who is chosen becomes the victim of a hold, and the evictor sends
+// it. Jobs that are held back are let in if room is made for them.
+func (r *Room) Choose(a framework.Action, by Engine, held HeldBack) {
 	s := r.session
 	if !s.begun {
 		return // not all pods are known: the wrong ones could be evicted
 	}
+	waiting := s.heldBack(held, func(job *api.JobInfo) bool { return len(job.TaskStatusIndex[api.Pending]) > 0 })
+	for _, job := range waiting {
+		letJobIn(job)
+	}
+	s.forgetChoices()
+	before := s.lastTransactions()
+	served, others := map[api.JobID][]holds.Victim{}, true
+	if by == Planner {
+		served, others = r.preempt()
+		s.dropFalsePromises(served, before)
+	}
+	if others {
+		for j, victims := range r.chooseAsVolcano(a) {
+			served[j] = victims
+			r.book.Keep(s.holdOf(j, victims, r.now()))
+		}
+	}
+	clear(s.judged)
+	for _, job := range waiting {
+		if _, ok := served[job.UID]; ok {
+			s.JobEnqueued(job)
+		} else {
+			keepJobOut(job)
+		}
+	}
+	if len(served) > 0 {
+		r.publishVictims()
+	}
+}
+
+// chooseAsVolcano runs an action of Volcano and returns the victims that it commits, by the job
+// that gets the room.
+func (r *Room) chooseAsVolcano(a framework.Action) map[api.JobID][]holds.Victim {
+	s := r.session
 	s.forgetChoices()
 	chosen := &choice{room: r, session: s, action: a.Name(), victims: map[api.JobID][]holds.Victim{}}
 	restore, err := takeEvictions(s.Session, func(c cache.Cache) cache.Cache {
@@ -31,29 +77,13 @@ func (r *Room) Choose(a framework.Action, held HeldBack) {
 	})
 	if err != nil {
 		klog.ErrorS(err, "Cannot run an action", "action", a.Name())
-		return
+		return nil
 	}
 	defer restore()
-	waiting := s.heldBack(held, func(job *api.JobInfo) bool { return len(job.TaskStatusIndex[api.Pending]) > 0 })
 	before := s.lastTransactions()
-	for _, job := range waiting {
-		letJobIn(job)
-	}
 	a.Execute(s.Session)
 	s.dropFalsePromises(chosen.victims, before)
-	for _, job := range waiting {
-		if _, served := chosen.victims[job.UID]; served {
-			s.JobEnqueued(job)
-		} else {
-			keepJobOut(job)
-		}
-	}
-	for j, victims := range chosen.victims {
-		r.book.Keep(s.holdOf(j, victims, r.now()))
-	}
-	if len(chosen.victims) > 0 {
-		r.publishVictims()
-	}
+	return chosen.victims
 }
 
 // choice is the cache that an action commits its evictions to. They take effect with the holds.
@@ -80,10 +110,7 @@ func (c *choice) Evict(t *api.TaskInfo, _ string) error {
 	case !c.session.givesPlace(j, t.NodeName):
 		return fmt.Errorf("evict pod %s: no pod of %s is given a place on node %s", nameOf(t), j, t.NodeName)
 	}
-	c.victims[j] = append(c.victims[j], holds.Victim{
-		Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: t.NodeName, Action: c.action,
-		Deadline: c.room.now() + graceOf(t.Pod) + overdueAfter,
-	})
+	c.victims[j] = append(c.victims[j], victimOf(t, c.action, c.room.now()))
 	return nil
 }
 

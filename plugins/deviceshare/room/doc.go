@@ -4,8 +4,11 @@
 // and reclaim choose, and keeps what was cleared until the pods are bound for which it was.
 //
 //	BeginSession   runs before the first action. It brings the holds up to date and applies them
-//	Choose         runs preempt or reclaim, makes a hold of what they commit, and has it sent
+//	Choose         runs preempt or reclaim, makes holds of whom they choose, and has them sent
 //	Text           returns what a pod with a place is told while victims end
+//
+// For preempt, sharing/plan chooses, see preempt.go. For reclaim, and for jobs that no plans are
+// made for, Volcano does, see choose.go.
 //
 // A hold is applied by a statement that is neither committed nor discarded. Such a statement
 // changes this session only: its actions see victims as leaving and places as taken.

@@ -14,7 +14,9 @@ import (
 	"deviceshare/plugins/deviceshare/evictor"
 	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/plugins/leader"
+	"deviceshare/sharing"
 	"deviceshare/sharing/events"
+	"deviceshare/sharing/plan"
 )
 
 // Devices is what a session says of devices.
@@ -26,6 +28,14 @@ type Devices interface {
 	// JudgeFuture has predicates judge nodes as they will be when the pods that are leaving are
 	// gone.
 	JudgeFuture(bool)
+	// Wish returns what a task asks of devices, and false if no plan can be made for it: it cannot
+	// be served, or its queue has not enough left of them.
+	Wish(*api.TaskInfo) (plan.Wish, bool)
+	// Serves reports whether a node may serve a task whoever leaves, as far as devices say.
+	Serves(*api.TaskInfo, *api.NodeInfo) bool
+	// Future returns the devices of a node as they will be when the pods that are leaving are gone,
+	// nil if it has none.
+	Future(node string) []sharing.View
 	// IsComplete reports whether all pods of the API server are in the snapshot.
 	IsComplete() bool
 }
@@ -34,8 +44,8 @@ type Devices interface {
 type Room struct {
 	book    *holds.Book
 	evictor *evictor.Evictor
-	// now is in seconds of a clock that never goes back.
-	now func() int64
+	// now is in seconds of a clock that never goes back, wall in those of the time of day.
+	now, wall func() int64
 	// rebuilt says that the holds of an earlier process are known.
 	rebuilt bool
 	wanted  atomic.Pointer[map[holds.Pod]bool]
@@ -45,8 +55,8 @@ type Room struct {
 }
 
 // New returns a Room without holds.
-func New(lead leader.Leadership, report evictor.Reporter, now func() int64) *Room {
-	r := &Room{book: holds.NewBook(), now: now}
+func New(lead leader.Leadership, report evictor.Reporter, now, wall func() int64) *Room {
+	r := &Room{book: holds.NewBook(), now: now, wall: wall}
 	r.wanted.Store(&map[holds.Pod]bool{})
 	r.evictor = evictor.New(lead, r, report)
 	return r
@@ -74,7 +84,7 @@ func (r *Room) Ends() (ends [holds.Outcomes]int) {
 
 // OpenSession takes part in a session.
 func (r *Room) OpenSession(ssn *framework.Session, devices Devices) {
-	r.session = &session{Session: ssn, devices: devices, victimOf: map[api.TaskID]api.JobID{}, heldBySum: map[api.JobID]bool{}}
+	r.session = &session{Session: ssn, devices: devices, victimOf: map[api.TaskID]api.JobID{}, heldBySum: map[api.JobID]bool{}, judged: map[api.JobID]bool{}}
 	r.session.followActions()
 }
 
@@ -118,8 +128,11 @@ func (r *Room) MayEvictFor(j api.JobID) bool {
 		return true // the session goes on without holds: a simulation, or an action of somebody else
 	}
 	_, may := r.book.MayEvict(holds.Job(j), r.now())
-	return may
+	return may && !r.session.judged[j]
 }
+
+// IsPlanning reports whether a plan is shown to other plugins: it has been decided by devices.
+func (r *Room) IsPlanning() bool { return r.session != nil && r.session.planning }
 
 // noteEnd counts a hold that has ended. Pods that wait must not name a node on which nothing is
 // kept.

@@ -28,6 +28,10 @@ type session struct {
 	// heldBySum says of jobs whether only a sum keeps them out: plugins count a job that they are
 	// asked about.
 	heldBySum map[api.JobID]bool
+	// judged are the jobs for which plans were made in the action under way: Volcano chooses nobody
+	// for them. planning says that other plugins are asked for what a plan says.
+	judged   map[api.JobID]bool
+	planning bool
 }
 
 // followActions notes what actions do with tasks, before they commit it.

@@ -7,11 +7,15 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	critical "k8s.io/kubernetes/pkg/apis/scheduling"
 	"volcano.sh/apis/pkg/apis/scheduling"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/util"
 
 	"deviceshare/plugins/deviceshare/holds"
 )
@@ -45,6 +49,30 @@ func keepJobOut(job *api.JobInfo) { job.PodGroup.Status.Phase = scheduling.PodGr
 // job, makes plugins panic.
 func canBeEvicted(ssn *framework.Session, t *api.TaskInfo) bool {
 	return t != nil && api.PreemptableStatus(t.Status) && ssn.Jobs[t.Job] != nil && ssn.Nodes[t.NodeName] != nil
+}
+
+// mayPreempt reports whether a task wants others to be evicted for it.
+func mayPreempt(t *api.TaskInfo) bool {
+	p := t.Pod.Spec.PreemptionPolicy
+	return p == nil || *p != corev1.PreemptNever
+}
+
+// isUntouchable reports whether a pod is never evicted: it is critical to the cluster, or a kubelet
+// or a DaemonSet would make it again on the same node.
+func isUntouchable(pod *corev1.Pod) bool {
+	class := pod.Spec.PriorityClassName
+	owner := metav1.GetControllerOf(pod)
+	return pod.Namespace == metav1.NamespaceSystem || class == critical.SystemClusterCritical || class == critical.SystemNodeCritical ||
+		pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node")
+}
+
+// isInShard reports whether a node belongs to this scheduler, where schedulers share the nodes.
+func isInShard(ssn *framework.Session, n *api.NodeInfo) bool {
+	mode := util.NoneShardingMode
+	if options.ServerOpts != nil {
+		mode = options.ServerOpts.ShardingMode
+	}
+	return mode == util.NoneShardingMode || mode == "" || ssn.NodesInShard == nil || ssn.NodesInShard.Has(n.Name)
 }
 
 // isWaiting reports whether a task waits to be placed.

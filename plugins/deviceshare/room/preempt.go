@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package room
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+	"volcano.sh/volcano/pkg/scheduler/metrics"
+
+	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/sharing/plan"
+)
+
+const (
+	// maxPlanned is for how many pods a session looks for victims.
+	maxPlanned = 64
+	// maxTrials is how many plans are tried for one pod: other plugins may refuse what a plan says.
+	maxTrials = 8
+)
+
+// preemption is one run of the action preempt with our choice of victims.
+type preemption struct {
+	*session
+	room *Room
+	// left is for how many more pods it looks for victims.
+	left int
+	// hopeless are kinds of pods for which no evictions help in this session.
+	hopeless map[string]bool
+	victims  map[api.JobID][]holds.Victim
+	// world is that of the last pod, nil if it is out of date.
+	world *world
+}
+
+// preempt plans for the jobs that starve, one after the other. It returns the victims of each job
+// that is served, and whether there are jobs that Volcano has to choose for.
+func (r *Room) preempt() (victims map[api.JobID][]holds.Victim, others bool) {
+	p := &preemption{session: r.session, room: r, left: maxPlanned, hopeless: map[string]bool{}, victims: map[api.JobID][]holds.Victim{}}
+	for _, job := range p.starvingJobs() {
+		switch {
+		case !r.MayEvictFor(job.UID):
+		case !p.canPlanFor(job):
+			others = true
+		default:
+			p.judged[job.UID] = true
+			p.makeRoomFor(job)
+		}
+	}
+	return p.victims, others
+}
+
+// starvingJobs returns the jobs that may evict others, in their order.
+func (s *session) starvingJobs() (jobs []*api.JobInfo) {
+	for _, job := range s.Jobs {
+		if job.IsPending() || s.Queues[job.Queue] == nil || len(s.waitingTasks(job)) == 0 {
+			continue
+		}
+		if v := s.JobValid(job); (v == nil || v.Pass) && s.JobStarving(job) {
+			jobs = append(jobs, job)
+		}
+	}
+	slices.SortFunc(jobs, func(x, y *api.JobInfo) int {
+		switch {
+		case s.JobOrderFn(x, y):
+			return -1
+		case s.JobOrderFn(y, x):
+			return 1
+		}
+		return cmp.Compare(x.UID, y.UID)
+	})
+	return jobs
+}
+
+// canPlanFor reports whether plans are made for a job: one that can start with one more pod. Its
+// queue has to admit the pod, and no pod has claims of devices or a network topology.
+func (s *session) canPlanFor(job *api.JobInfo) bool {
+	if job.ContainsNetworkTopology() || job.MinAvailable-job.ReadyTaskNum()-job.WaitingTaskNum() > 1 {
+		return false
+	}
+	for _, t := range s.waitingTasks(job) {
+		if _, plannable := s.devices.Wish(t); !plannable || t.BestEffort || len(t.Pod.Spec.ResourceClaims) > 0 || !s.Allocatable(s.Queues[job.Queue], t) {
+			return false
+		}
+	}
+	return true
+}
+
+// makeRoomFor makes room for one pod of a job: first by evicting pods of other jobs of its queue,
+// then by less important ones of the job itself.
+func (p *preemption) makeRoomFor(job *api.JobInfo) {
+	for _, t := range p.inTaskOrder(job) {
+		if !mayPreempt(t) || p.PrePredicateFn(t) != nil {
+			continue
+		}
+		if p.makeRoom(job, t, false) || p.makeRoom(job, t, true) {
+			return
+		}
+	}
+}
+
+// inTaskOrder returns the tasks of a job that wait, the first to be served first.
+func (s *session) inTaskOrder(job *api.JobInfo) []*api.TaskInfo {
+	tasks := s.waitingTasks(job)
+	slices.SortStableFunc(tasks, func(x, y *api.TaskInfo) int {
+		switch {
+		case s.TaskOrderFn(x, y):
+			return -1
+		case s.TaskOrderFn(y, x):
+			return 1
+		}
+		return 0
+	})
+	return tasks
+}
+
+// makeRoom finds out who has to leave for a pod, and has the session see them as leaving and the
+// pod in its place. It returns false if no evictions help.
+func (p *preemption) makeRoom(job *api.JobInfo, t *api.TaskInfo, inJob bool) bool {
+	kind := fmt.Sprintf("%s %d %s", job.Queue, job.Priority, p.lookOf(t))
+	if inJob {
+		kind = string(t.UID)
+	}
+	if p.hopeless[kind] || p.left == 0 {
+		return false
+	}
+	w := p.worldFor(job, t, inJob)
+	if w == nil {
+		return false
+	}
+	p.left--
+	for range maxTrials {
+		found, no := plan.Find(&w.cluster, &w.wish)
+		if no != nil {
+			klog.V(3).InfoS("No evictions help a pod", "pod", nameOf(t), "nodes", no.String(), "budgets", no.Budgets, "proven", no.Proven)
+			p.hopeless[kind] = true
+			return false
+		}
+		if len(found.Evict) == 0 {
+			if p.fitsWithoutEvictions(job, t, w.NodeList[found.Node]) {
+				return false
+			}
+			w.excludeRoomy()
+			continue
+		}
+		victims := w.tasksOf(found.Evict)
+		if vetoed := p.vetoedBy(t, victims); len(vetoed) > 0 {
+			p.dropVetoed(w, t, vetoed)
+			continue
+		}
+		if p.tryPlan(job, t, w.NodeList[found.Node], victims) {
+			p.noteEvictions(w, found.Node, found.Evict)
+			return true
+		}
+		w.wish.Excluded[found.Node] = true
+	}
+	p.hopeless[kind] = true
+	return false
+}
+
+// fitsWithoutEvictions reports whether all plugins agree that a task has room on a node, now or
+// when pods have left that are leaving already: then allocate places it.
+func (p *preemption) fitsWithoutEvictions(job *api.JobInfo, t *api.TaskInfo, n *api.NodeInfo) bool {
+	stmt := framework.NewStatement(p.Session)
+	defer p.undoTrial(stmt, holds.Job(job.UID))
+	return p.trial(stmt, t, n, nil) == ""
+}
+
+// lookOf is equal for tasks that every node answers alike.
+func (s *session) lookOf(t *api.TaskInfo) string {
+	spec := &t.Pod.Spec
+	look := fmt.Sprintf("%s %v %v", s.shapeOf(t), spec.NodeSelector, spec.Tolerations)
+	hasPorts := slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return len(c.Ports) > 0 })
+	if spec.Affinity != nil || len(spec.TopologySpreadConstraints)+len(spec.Volumes) > 0 || hasPorts {
+		look += string(t.UID)
+	}
+	return look
+}
+
+// vetoedBy returns those of the victims that other plugins keep. Their say is asked for exactly
+// those that would leave.
+func (p *preemption) vetoedBy(t *api.TaskInfo, victims []*api.TaskInfo) (vetoed []*api.TaskInfo) {
+	p.planning = true
+	defer func() { p.planning = false }()
+	allowed := p.Preemptable(t, victims)
+	for _, v := range victims {
+		if !slices.ContainsFunc(allowed, func(a *api.TaskInfo) bool { return a.UID == v.UID }) {
+			vetoed = append(vetoed, v)
+		}
+	}
+	return vetoed
+}
+
+// dropVetoed takes pods that other plugins keep out of the world. The first time it asks for every
+// pod by itself: most plugins keep pods whoever else leaves.
+func (p *preemption) dropVetoed(w *world, t *api.TaskInfo, vetoed []*api.TaskInfo) {
+	kept := map[api.TaskID]bool{}
+	for _, v := range vetoed {
+		kept[v.UID] = true
+	}
+	if !w.asked {
+		w.asked = true
+		for _, v := range w.tasks {
+			if len(p.vetoedBy(t, []*api.TaskInfo{v})) > 0 {
+				kept[v.UID] = true
+			}
+		}
+	}
+	w.remove(kept)
+	p.world = nil // the next pod may be refused others
+}
+
+// tryPlan has the session see victims as leaving and a task in its place, if all plugins agree.
+// What it does is neither committed nor discarded, but undone if they do not.
+func (p *preemption) tryPlan(job *api.JobInfo, t *api.TaskInfo, n *api.NodeInfo, victims []*api.TaskInfo) bool {
+	metrics.UpdatePreemptionVictimsCount(len(victims))
+	metrics.RegisterPreemptionAttempts()
+	stmt := framework.NewStatement(p.Session)
+	if why := p.trial(stmt, t, n, victims); why != "" || !p.JobPipelined(job) {
+		klog.V(3).InfoS("A plan is refused", "pod", nameOf(t), "node", n.Name, "why", why)
+		p.undoTrial(stmt, holds.Job(job.UID))
+		return false
+	}
+	now := p.room.now()
+	for _, v := range victims {
+		p.victims[job.UID] = append(p.victims[job.UID], victimOf(v, "preempt", now))
+	}
+	p.room.book.Keep(p.holdOf(job.UID, p.victims[job.UID], now))
+	return true
+}
+
+// trial tries a plan in the session. It returns why it cannot be, "" if it can.
+func (p *preemption) trial(stmt *framework.Statement, t *api.TaskInfo, n *api.NodeInfo, victims []*api.TaskInfo) (why string) {
+	for _, v := range victims {
+		if err := stmt.Evict(v, "make room"); err != nil {
+			return err.Error()
+		}
+	}
+	p.devices.JudgeFuture(true)
+	defer p.devices.JudgeFuture(false)
+	if !hasFutureRoom(t, n) {
+		return "the sums of the node have no room"
+	}
+	if err := p.PrePredicateFn(t); err != nil {
+		return err.Error()
+	}
+	if err := p.PredicateForAllocateAction(t, n); err != nil {
+		return err.Error()
+	}
+	if err := stmt.Pipeline(t, n.Name, true); err != nil {
+		_ = stmt.UnPipeline(t)
+		return err.Error()
+	}
+	if !p.devices.IsPromised(t) {
+		return "the devices of the node have no room"
+	}
+	return ""
+}
+
+// victimOf returns a task that an action evicts, as a hold knows it.
+func victimOf(t *api.TaskInfo, action string, now int64) holds.Victim {
+	return holds.Victim{
+		Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: t.NodeName, Action: action,
+		Deadline: now + graceOf(t.Pod) + overdueAfter,
+	}
+}
