@@ -263,3 +263,20 @@ func TestAPlanThatOtherPluginsRefuseIsMadeForAnotherNode(t *testing.T) {
 		})
 	}
 }
+
+// Pods that nobody can help do not keep others from being looked at.
+func TestASessionGoesOnWhereTheLastOneStopped(t *testing.T) {
+	objects := []runtime.Object{nodeOf(t, devices("n1", 2, 10000)), groupOf("low", 0), on(t, "a", "low", "n1", 0, 0), sparedPod(on(t, "b", "low", "n1", 1, 5000)),
+		important("high", "new", 1), podOf("new", "new", asks{number: 1})}
+	for i := range 100 { // each of another kind
+		name := fmt.Sprint("hopeless", i)
+		objects = append(objects, important("top", name, 1), podOf(name, name, asks{number: 2, memory: 9000 + int64(i)}))
+	}
+	l := newLab(t, objects...)
+	for range 6 {
+		l.tick()
+	}
+	if !l.isBound("new") {
+		t.Errorf("evicted %v; told %q", l.evictions(), l.status.message("new"))
+	}
+}

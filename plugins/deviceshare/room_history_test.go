@@ -26,6 +26,10 @@ type roomHistory struct {
 	nodeOf  map[string]string
 	gone    map[string]bool
 	where   map[string]string
+	// leftFor is for whom a pod left, and leftAt when; minimum is that of groups.
+	leftFor map[string]string
+	leftAt  map[string]int64
+	minimum map[string]int32
 	names   int
 }
 
@@ -35,7 +39,8 @@ func newRoomHistory(t *testing.T, seed uint64) *roomHistory {
 		objects = append(objects, nodeOf(t, devices(fmt.Sprint("n", n), 2, 10000)))
 	}
 	h := &roomHistory{lab: newLab(t, objects...), random: rand.New(rand.NewPCG(seed, 7)), rounds: map[string][]int64{}, asked: map[string]bool{},
-		boundAt: map[string]int64{}, nodeOf: map[string]string{}, gone: map[string]bool{}, where: map[string]string{}}
+		boundAt: map[string]int64{}, nodeOf: map[string]string{}, gone: map[string]bool{}, where: map[string]string{}, leftFor: map[string]string{}, leftAt: map[string]int64{}, minimum: map[string]int32{}}
+	keepsNoGangs(h.lab) // as shipped
 	return h
 }
 
@@ -54,10 +59,11 @@ func (h *roomHistory) arrive() {
 	group := fmt.Sprintf("%s%d", []string{"l", "h", "t"}[class], h.names)
 	members := 1 + h.random.IntN(5)/4
 	minimum := int32(members)
-	if class == 0 {
-		minimum = 0 // plugin gang lets no member of a complete gang be evicted
+	if class == 0 && h.random.IntN(3) == 0 {
+		minimum = 0
 	}
 	want := []asks{{number: 1, memory: 9950}, {number: 2, memory: 9950}, {number: 1, memory: 3000}, {number: 1, memory: 6000}}[h.random.IntN(4)]
+	h.minimum[group] = minimum
 	h.create(important([]string{"low", "high", "top"}[class], group, minimum))
 	for i := range members {
 		pod := withGrace(podOf(fmt.Sprintf("%sx%d", group, i), group, want), int64(h.random.IntN(5)))
@@ -92,7 +98,7 @@ func (h *roomHistory) observe() {
 			if classOf(wish) <= classOf(pod.Name) {
 				h.t.Errorf("second %d: pod %s leaves for %s", now, pod.Name, wish)
 			}
-			h.where[wish] = node
+			h.where[wish], h.leftFor[pod.Name], h.leftAt[pod.Name] = node, wish, now
 			h.rounds[wish] = append(h.rounds[wish], now)
 		}
 	}
@@ -161,6 +167,7 @@ func TestNobodyIsEvictedInVainInAnyHistory(t *testing.T) {
 			h.observe()
 		}
 		evictions += len(h.asked)
+		h.checkGangs(deleted)
 		for wish, rounds := range h.rounds {
 			first := rounds[0]
 			if !h.wasServed(wish, first) {
@@ -180,6 +187,28 @@ func TestNobodyIsEvictedInVainInAnyHistory(t *testing.T) {
 		t.Error("nobody was evicted: the test shows nothing")
 	}
 	t.Logf("%d evictions", evictions)
+}
+
+// checkGangs checks that gangs left as a whole, or stayed, where a single pod was to get the room.
+func (h *roomHistory) checkGangs(ended map[string]bool) {
+	h.t.Helper()
+	for pod, wish := range h.leftFor {
+		group := groupNameOf(pod)
+		if h.minimum[group] < 2 || h.minimum[groupNameOf(wish)] > 1 {
+			continue // Volcano chooses for gangs
+		}
+		for mate := range h.nodeOf {
+			if groupNameOf(mate) == group && !h.asked[mate] && !ended[mate] && h.boundAt[mate] < h.leftAt[pod] && !strings.Contains(mate, "-") {
+				h.t.Errorf("pod %s left for %s in second %d, and pod %s of its gang, bound in second %d, stays", pod, wish, h.leftAt[pod], mate, h.boundAt[mate])
+			}
+		}
+	}
+}
+
+// groupNameOf returns the name of a pod's group.
+func groupNameOf(pod string) string {
+	group, _, _ := strings.Cut(pod, "x")
+	return group
 }
 
 // robbed reports whether a more important pod was bound to the node between two rounds.

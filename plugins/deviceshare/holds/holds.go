@@ -44,11 +44,17 @@ type Victim struct {
 	Pod  Pod
 	Name string
 	Node string
+	// For is the node on which its leaving makes room, "" for its own. Of a gang that leaves as a
+	// whole, some members run on other nodes.
+	For string
 	// Action chose the victim: preempt or reclaim.
 	Action string
 	// Deadline is when the pod should be gone at the latest.
 	Deadline int64
 }
+
+// RoomOn returns the node on which the leaving of a victim makes room.
+func (v *Victim) RoomOn() string { return cmp.Or(v.For, v.Node) }
 
 // Nodes returns the nodes on which the hold has a slot.
 func (h *Hold) Nodes() map[string]bool {
@@ -126,7 +132,7 @@ func (b *Book) Fail(j Job, now int64) {
 	}
 }
 
-// TakeOver gives the slots of a job new owners of a more important job, with the victims on the
+// TakeOver gives the slots of a job new owners of a more important job, with the victims for the
 // same nodes. Nobody is evicted again for them. The job that lost them has to plan again.
 func (b *Book) TakeOver(from Job, h Hold, now int64) {
 	robbed := b.holds[from]
@@ -136,7 +142,7 @@ func (b *Book) TakeOver(from Job, h Hold, now int64) {
 	}
 	nodes := h.Nodes()
 	for _, v := range robbed.Victims {
-		if nodes[v.Node] {
+		if nodes[v.RoomOn()] {
 			h.Victims = append(h.Victims, v)
 		}
 	}

@@ -111,14 +111,16 @@ func TestAHoldLastsUntilItsPodsAreBoundOrItCannotBeUsed(t *testing.T) {
 func TestAMoreImportantJobTakesASlotWithItsVictims(t *testing.T) {
 	b, c := oneHold(t)
 	b.Keep(Hold{Job: "j", Priority: 100, Slots: []Slot{{Pod: "p2", Node: "n2"}}, Victims: []Victim{{Pod: "c", Node: "n2"}}})
+	b.Keep(Hold{Job: "j", Priority: 100, Victims: []Victim{{Pod: "d", Node: "n2", For: "n1", Deadline: 90}}})
 	b.TakeOver("j", Hold{Job: "top", Priority: 200, Slots: []Slot{{Pod: "q", Node: "n1", Shape: "s"}}}, 5)
-	if got := slices.Sorted(maps.Keys(b.Wanted())); !slices.Equal(got, []Pod{"a", "b"}) {
-		t.Errorf("have to leave %v: want those of n1, where the taker is, and nobody else", got)
+	if got := slices.Sorted(maps.Keys(b.Wanted())); !slices.Equal(got, []Pod{"a", "b", "d"}) {
+		t.Errorf("have to leave %v: want those for n1, where the taker is, and nobody else", got)
 	}
 	if b.Of("j") != nil || b.Of("top") == nil {
 		t.Error("the job that lost its places has a hold, or the taker has none")
 	}
 	c.waiting["top"] = []Member{{Pod: "q", Shape: "s"}}
+	c.occupied["d"] = true
 	if ended := b.Refresh(c, 6); len(ended) != 0 {
 		t.Errorf("ended %+v", ended)
 	}

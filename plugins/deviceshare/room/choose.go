@@ -110,7 +110,7 @@ func (c *choice) Evict(t *api.TaskInfo, _ string) error {
 	case !c.session.givesPlace(j, t.NodeName):
 		return fmt.Errorf("evict pod %s: no pod of %s is given a place on node %s", nameOf(t), j, t.NodeName)
 	}
-	c.victims[j] = append(c.victims[j], victimOf(t, c.action, c.room.now()))
+	c.victims[j] = append(c.victims[j], victimOf(t, t.NodeName, c.action, c.room.now()))
 	return nil
 }
 

@@ -30,7 +30,8 @@ type preemption struct {
 	room *Room
 	// left is for how many more pods it looks for victims.
 	left int
-	// hopeless are kinds of pods for which no evictions help in this session.
+	// hopeless are kinds of pods, or queues with a priority, for which no evictions help in this
+	// session.
 	hopeless map[string]bool
 	victims  map[api.JobID][]holds.Victim
 	// world is that of the last pod, nil if it is out of date.
@@ -41,8 +42,10 @@ type preemption struct {
 // that is served, and whether there are jobs that Volcano has to choose for.
 func (r *Room) preempt() (victims map[api.JobID][]holds.Victim, others bool) {
 	p := &preemption{session: r.session, room: r, left: maxPlanned, hopeless: map[string]bool{}, victims: map[api.JobID][]holds.Victim{}}
-	for _, job := range p.starvingJobs() {
+	for _, job := range r.fromResumed(p.starvingJobs()) {
 		switch {
+		case p.left == 0:
+			r.resumeAt = cmp.Or(r.resumeAt, job.UID)
 		case !r.MayEvictFor(job.UID):
 		case !p.canPlanFor(job):
 			others = true
@@ -54,10 +57,18 @@ func (r *Room) preempt() (victims map[api.JobID][]holds.Victim, others bool) {
 	return p.victims, others
 }
 
+// fromResumed returns jobs in the order in which they are served: first those that an earlier
+// session had no time for.
+func (r *Room) fromResumed(jobs []*api.JobInfo) []*api.JobInfo {
+	i := max(0, slices.IndexFunc(jobs, func(j *api.JobInfo) bool { return j.UID == r.resumeAt }))
+	r.resumeAt = ""
+	return slices.Concat(jobs[i:], jobs[:i])
+}
+
 // starvingJobs returns the jobs that may evict others, in their order.
 func (s *session) starvingJobs() (jobs []*api.JobInfo) {
 	for _, job := range s.Jobs {
-		if job.IsPending() || s.Queues[job.Queue] == nil || len(s.waitingTasks(job)) == 0 {
+		if job.IsPending() || s.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Pending]) == 0 {
 			continue
 		}
 		if v := s.JobValid(job); (v == nil || v.Pass) && s.JobStarving(job) {
@@ -94,10 +105,7 @@ func (s *session) canPlanFor(job *api.JobInfo) bool {
 // then by less important ones of the job itself.
 func (p *preemption) makeRoomFor(job *api.JobInfo) {
 	for _, t := range p.inTaskOrder(job) {
-		if !mayPreempt(t) || p.PrePredicateFn(t) != nil {
-			continue
-		}
-		if p.makeRoom(job, t, false) || p.makeRoom(job, t, true) {
+		if mayPreempt(t) && (p.makeRoom(job, t, false) || p.makeRoom(job, t, true)) {
 			return
 		}
 	}
@@ -121,18 +129,24 @@ func (s *session) inTaskOrder(job *api.JobInfo) []*api.TaskInfo {
 // makeRoom finds out who has to leave for a pod, and has the session see them as leaving and the
 // pod in its place. It returns false if no evictions help.
 func (p *preemption) makeRoom(job *api.JobInfo, t *api.TaskInfo, inJob bool) bool {
-	kind := fmt.Sprintf("%s %d %s", job.Queue, job.Priority, p.lookOf(t))
+	level := fmt.Sprintf("%s %d", job.Queue, job.Priority)
+	kind := level + " " + p.lookOf(t)
 	if inJob {
-		kind = string(t.UID)
+		level, kind = string(t.UID), string(t.UID)
 	}
-	if p.hopeless[kind] || p.left == 0 {
+	if p.hopeless[level] || p.hopeless[kind] || p.left == 0 {
 		return false
 	}
 	w := p.worldFor(job, t, inJob)
 	if w == nil {
+		p.hopeless[level] = true
 		return false
 	}
 	p.left--
+	if p.PrePredicateFn(t) != nil {
+		return false
+	}
+	w.excludeNodes()
 	for range maxTrials {
 		found, no := plan.Find(&w.cluster, &w.wish)
 		if no != nil {
@@ -227,7 +241,7 @@ func (p *preemption) tryPlan(job *api.JobInfo, t *api.TaskInfo, n *api.NodeInfo,
 	}
 	now := p.room.now()
 	for _, v := range victims {
-		p.victims[job.UID] = append(p.victims[job.UID], victimOf(v, "preempt", now))
+		p.victims[job.UID] = append(p.victims[job.UID], victimOf(v, n.Name, "preempt", now))
 	}
 	p.room.book.Keep(p.holdOf(job.UID, p.victims[job.UID], now))
 	return true
@@ -261,10 +275,10 @@ func (p *preemption) trial(stmt *framework.Statement, t *api.TaskInfo, n *api.No
 	return ""
 }
 
-// victimOf returns a task that an action evicts, as a hold knows it.
-func victimOf(t *api.TaskInfo, action string, now int64) holds.Victim {
+// victimOf returns a task that an action evicts for a place on a node, as a hold knows it.
+func victimOf(t *api.TaskInfo, node, action string, now int64) holds.Victim {
 	return holds.Victim{
-		Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: t.NodeName, Action: action,
+		Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: t.NodeName, For: node, Action: action,
 		Deadline: now + graceOf(t.Pod) + overdueAfter,
 	}
 }

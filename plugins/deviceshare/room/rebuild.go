@@ -17,15 +17,15 @@ func (r *Room) rebuildHolds() {
 	for _, n := range s.Nodes {
 		for _, t := range n.Tasks {
 			reason, ok := disruptionOf(t.Pod)
-			if !ok || reason.Node != n.Name {
+			if !ok {
 				continue
 			}
 			if t.Pod.DeletionTimestamp == nil && (reason.Reclaimed || !canBeEvicted(s.Session, t)) {
 				continue // the action chooses again
 			}
-			where[reason.For] = n.Name
+			where[reason.For] = reason.Node
 			victims[reason.For] = append(victims[reason.For], holds.Victim{
-				Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: n.Name, Action: actionOf(reason), Deadline: r.now() + graceOf(t.Pod) + overdueAfter,
+				Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: n.Name, For: reason.Node, Action: actionOf(reason), Deadline: r.now() + graceOf(t.Pod) + overdueAfter,
 			})
 		}
 	}

@@ -52,6 +52,8 @@ type Room struct {
 	kept    atomic.Int64
 	ends    [holds.Outcomes]atomic.Int64
 	session *session // the open one, nil if none is
+	// resumeAt is the job that preempt had no time for in the last session, "" if it had.
+	resumeAt api.JobID
 }
 
 // New returns a Room without holds.

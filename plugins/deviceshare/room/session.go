@@ -152,9 +152,9 @@ func (s *session) priorityOf(j api.JobID) int32 {
 
 // reasonFor returns why a victim has to leave.
 func (s *session) reasonFor(h *holds.Hold, v *holds.Victim, t *api.TaskInfo) holds.Reason {
-	r := holds.Reason{Node: v.Node, Priority: h.Priority, Own: s.priorityOf(t.Job), Reclaimed: v.Action == "reclaim"}
+	r := holds.Reason{Node: v.RoomOn(), Priority: h.Priority, Own: s.priorityOf(t.Job), Reclaimed: v.Action == "reclaim"}
 	for i := range h.Slots {
-		if r.For == "" || h.Slots[i].Node == v.Node {
+		if r.For == "" || h.Slots[i].Node == v.RoomOn() {
 			r.For = h.Slots[i].Name
 		}
 	}

@@ -68,7 +68,6 @@ func (p *preemption) worldFor(job *api.JobInfo, t *api.TaskInfo, inJob bool) *wo
 	w.job, w.task = job, t
 	w.wish, _ = p.devices.Wish(t)
 	w.wish.Takes, w.wish.Level = w.amountsOf(t.InitResreq), plan.Levels
-	w.excludeNodes()
 	return w
 }
 
@@ -132,7 +131,7 @@ func (w *world) amountsOf(r *api.Resource) []int64 {
 	return amounts
 }
 
-// excludeNodes finds the nodes that refuse the pod whoever leaves.
+// excludeNodes finds the nodes that refuse the pod whoever leaves. PrePredicateFn has run for it.
 func (w *world) excludeNodes() {
 	w.wish.Excluded = make([]bool, len(w.NodeList))
 	allowed := map[string]bool{}
@@ -150,7 +149,11 @@ func (w *world) excludeNodes() {
 // as one.
 func (w *world) rankPriorities() {
 	known := map[int32]bool{}
-	for _, job := range w.Jobs {
+	jobs := w.Jobs
+	if w.inJob {
+		jobs = map[api.JobID]*api.JobInfo{w.job.UID: w.job}
+	}
+	for _, job := range jobs {
 		for _, t := range job.Tasks {
 			if level, may := w.priorityAsVictim(t); may {
 				known[level] = true
