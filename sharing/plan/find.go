@@ -186,11 +186,11 @@ func (n *Node) leastForDevice(d int, one *sharing.PodRequest, wish *Wish) (least
 // it cannot serve now.
 func (n *Node) fewestOn(d int, req *sharing.Request) int {
 	v := &n.views[d]
-	if v.Partitioned() {
-		return 1
-	}
-	if req.Memory.Whole() || req.Exclusive() {
+	switch {
+	case req.Memory.Whole() || req.Exclusive() && !v.Partitioned():
 		return n.owners[d]
+	case v.Partitioned():
+		return 1
 	}
 	var room, more [16]int64
 	memory, cores := room[:0], more[:0]
