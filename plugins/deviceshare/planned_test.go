@@ -280,3 +280,21 @@ func TestASessionGoesOnWhereTheLastOneStopped(t *testing.T) {
 		t.Errorf("evicted %v; told %q", l.evictions(), l.status.message("new"))
 	}
 }
+
+// Members of a gang leave from nodes on which nothing is kept. A scheduler that has just started
+// knows where the room is made.
+func TestTheRoomOfAGangIsFoundAgainAfterARestart(t *testing.T) {
+	for at := 1; at <= 3; at++ {
+		l := newLab(t, nodeOf(t, devices("n1", 1, 10000)), nodeOf(t, devices("n2", 1, 10000)), groupOf("team", 2), important("high", "new", 1),
+			withGrace(on(t, "a", "team", "n1", 0, 0), 4), withGrace(on(t, "b", "team", "n2", 0, 0), 2), podOf("new", "new", asks{number: 1}))
+		keepsNoGangs(l)
+		for range at {
+			l.tick()
+		}
+		l.restart()
+		took := l.ticksUntilBound("new", 20)
+		if evicted := l.evictions(); len(evicted) != 2 || took > 6 || l.pod("new").Spec.NodeName != "n1" {
+			t.Errorf("restarted after %d s: evicted %v, bound to %q %d s later", at, evicted, l.pod("new").Spec.NodeName, took)
+		}
+	}
+}

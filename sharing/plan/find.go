@@ -14,7 +14,7 @@ const (
 	// mostSteps bounds how many questions are asked about one node, and mostStepsInAll how many for
 	// one wish. A question takes some microseconds.
 	mostSteps      = 4_000
-	mostStepsInAll = 40_000
+	mostStepsInAll = 10_000
 )
 
 // Find returns the cheapest plan, or why there is none. It is nil if there is one.

@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// maxPlanned is for how many pods a session looks for victims.
+	// maxPlanned is for how many pods a session looks for victims at most, on maxNodes in all: on
+	// large clusters for fewer.
 	maxPlanned = 64
+	maxNodes   = 32_000
 	// maxTrials is how many plans are tried for one pod: other plugins may refuse what a plan says.
 	maxTrials = 8
 )
@@ -41,7 +43,8 @@ type preemption struct {
 // preempt plans for the jobs that starve, one after the other. It returns the victims of each job
 // that is served, and whether there are jobs that Volcano has to choose for.
 func (r *Room) preempt() (victims map[api.JobID][]holds.Victim, others bool) {
-	p := &preemption{session: r.session, room: r, left: maxPlanned, hopeless: map[string]bool{}, victims: map[api.JobID][]holds.Victim{}}
+	p := &preemption{session: r.session, room: r, hopeless: map[string]bool{}, victims: map[api.JobID][]holds.Victim{}}
+	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
 	for _, job := range r.fromResumed(p.starvingJobs()) {
 		switch {
 		case p.left == 0:
