@@ -17,20 +17,20 @@ const (
 	mostStepsInAll = 10_000
 )
 
-// Find returns the cheapest plan, or why there is none. It is nil if there is one.
+// Find returns the cheapest plan and nil, or why there is none.
 //
 // Nodes are searched in the order of what a plan costs there at least, until that is more than the
-// best plan.
+// best plan costs.
 func Find(w *World, wish *Wish) (Plan, *No) {
 	var best Plan
 	found, left := false, mostStepsInAll
-	unsure := unsure{any: !wish.isJudgedExactly()}
+	open := unsure{any: !wish.isJudgedExactly()}
 	for _, c := range listCandidates(w, wish) {
 		if found && c.least.Compare(best.Cost) >= 0 {
 			break
 		}
 		if left <= 0 {
-			unsure.note(c.least)
+			open.note(c.least)
 			continue
 		}
 		steps := min(mostSteps, left)
@@ -39,7 +39,7 @@ func Find(w *World, wish *Wish) (Plan, *No) {
 		a := q.solve(best.Cost, found)
 		left -= before - steps
 		if !a.exact {
-			unsure.note(c.least)
+			open.note(c.least)
 		}
 		if a.set == nil {
 			continue
@@ -49,9 +49,9 @@ func Find(w *World, wish *Wish) (Plan, *No) {
 		best.Placement, _ = q.place(a.set)
 	}
 	if !found {
-		return Plan{}, explainNo(w, wish, !unsure.any)
+		return Plan{}, explainNo(w, wish, !open.any)
 	}
-	best.Proven = !unsure.any || best.Cost.Compare(unsure.least) <= 0
+	best.Proven = !open.any || best.Cost.Compare(open.least) <= 0
 	return best, nil
 }
 

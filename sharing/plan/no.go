@@ -98,7 +98,7 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 		}
 	}
 	switch {
-	case no.hasBudget(n, wish):
+	case n.hasBudgets(wish):
 		return Budgeted
 	case q.fits(q.may):
 		return NotFound
@@ -106,8 +106,8 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 	return GangStays
 }
 
-// hasBudget reports whether a budget counts a pod that leaves with those of the node that may.
-func (no *No) hasBudget(n *Node, wish *Wish) bool {
+// hasBudgets reports whether budgets count pods that leave with those of the node that may leave.
+func (n *Node) hasBudgets(wish *Wish) bool {
 	return slices.ContainsFunc(n.victims, func(v *Victim) bool {
 		if !wish.mayEvict(v) {
 			return false
