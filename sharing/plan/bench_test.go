@@ -38,7 +38,7 @@ func fullCluster(tb testing.TB, mode sharing.Mode, nodes, perDevice, level int) 
 				tb.Fatal(err)
 			}
 			victims = append(victims, &plan.Victim{
-				Owner: pod.Owner, Level: level, Queue: "q", Takes: []int64{1}, Grace: 30, Age: int64((n*7919 + i*104729) % 7200),
+				Owner: pod.Owner, Level: level, Takes: []int64{1}, Grace: 30, Age: int64((n*7919 + i*104729) % 7200),
 			})
 		}
 		w.Nodes = append(w.Nodes, plan.NewNode(inv.Node, ledger.Views(), []int64{0}, []int64{int64(len(victims))}, victims))
@@ -66,7 +66,7 @@ func BenchmarkFind(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			w := fullCluster(b, c.mode, 5000, c.perDevice, c.level)
-			wish := &plan.Wish{Request: sharingtest.Pod("wish", c.request), Backends: factory.New(), Policy: binpack(), Takes: []int64{1}, Level: 9, Queue: "q"}
+			wish := &plan.Wish{Request: sharingtest.Pod("wish", c.request), Backends: factory.New(), Policy: binpack(), Takes: []int64{1}, Level: 9}
 			b.ResetTimer()
 			for b.Loop() {
 				// What partitions cost at least is not known beforehand: the search gives up.

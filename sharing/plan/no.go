@@ -18,7 +18,7 @@ const (
 	// TooSmall: the pod does not fit the node if it is empty.
 	TooSmall
 	// Important: pods are in the way that may not be evicted for this one: of the same or a higher
-	// priority, of another queue, or those that are never evicted.
+	// priority, or no victims.
 	Important
 	// Budgeted: only pods could leave that a PodDisruptionBudget protects.
 	Budgeted

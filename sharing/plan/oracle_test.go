@@ -73,7 +73,7 @@ func (c *cluster) mayLeave(m mask) bool {
 		if !m.has(i) {
 			continue
 		}
-		if p.isProtected || p.otherQueue || p.level >= c.wish.level {
+		if p.isProtected || p.level >= c.wish.level {
 			return false
 		}
 		for _, b := range p.budgets {
@@ -281,11 +281,11 @@ func (d dice) request(container string, most int) sharing.Request {
 func (c *cluster) addPod(d dice, i int, levels []int) {
 	p := clusterPod{
 		owner: sharing.Owner(fmt.Sprint("p", i)), node: d.IntN(len(c.nodes)), level: d.IntN(3), gang: -1, cpu: int64(d.IntN(3)),
-		otherQueue: d.IntN(10) == 0, isProtected: d.IntN(10) == 0, grace: int64(d.oneOf(0, 30, 30, 31, 300)), age: int64(d.IntN(5000)),
+		isProtected: d.IntN(8) == 0, grace: int64(d.oneOf(0, 30, 30, 31, 300)), age: int64(d.IntN(5000)),
 	}
 	if len(c.gangs) > 0 && d.IntN(2) == 0 {
 		p.gang = d.IntN(len(c.gangs))
-		p.level, p.otherQueue = levels[p.gang], false
+		p.level = levels[p.gang]
 		if roles := c.gangs[p.gang].roles; roles != nil {
 			p.role = d.IntN(len(roles))
 		}
@@ -328,10 +328,7 @@ func (c *cluster) world() (*plan.World, *plan.Wish) {
 			}
 			continue
 		}
-		v := &plan.Victim{Owner: p.owner, Level: p.level, Queue: "q", Takes: []int64{p.cpu}, Role: p.role, Grace: p.grace, Age: p.age}
-		if p.otherQueue {
-			v.Queue = "other"
-		}
+		v := &plan.Victim{Owner: p.owner, Level: p.level, Takes: []int64{p.cpu}, Role: p.role, Grace: p.grace, Age: p.age}
 		for _, b := range p.budgets {
 			v.Budgets = append(v.Budgets, budgets[b])
 		}
@@ -342,7 +339,7 @@ func (c *cluster) world() (*plan.World, *plan.Wish) {
 		victims[p.node] = append(victims[p.node], v)
 	}
 	w := &plan.World{}
-	wish := &plan.Wish{Request: c.wish.request, Backends: factory.New(), Policy: binpack(), Takes: []int64{c.wish.cpu}, Level: c.wish.level, Queue: "q"}
+	wish := &plan.Wish{Request: c.wish.request, Backends: factory.New(), Policy: binpack(), Takes: []int64{c.wish.cpu}, Level: c.wish.level}
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		w.Nodes = append(w.Nodes, plan.NewNode(fmt.Sprint("n", i), n.ledger.Views(), []int64{n.cpu}, []int64{n.capacity}, victims[i]))
@@ -455,8 +452,8 @@ func (c *cluster) String() string {
 	}
 	for i := range c.pods {
 		p := &c.pods[i]
-		text += fmt.Sprintf("%s on n%d level %d other queue %v protected %v gang %d role %d budgets %v cpu %d grace %d age %d\n",
-			p.owner, p.node, p.level, p.otherQueue, p.isProtected, p.gang, p.role, p.budgets, p.cpu, p.grace, p.age)
+		text += fmt.Sprintf("%s on n%d level %d protected %v gang %d role %d budgets %v cpu %d grace %d age %d\n",
+			p.owner, p.node, p.level, p.isProtected, p.gang, p.role, p.budgets, p.cpu, p.grace, p.age)
 	}
 	return text
 }

@@ -37,7 +37,7 @@ type scenario struct {
 
 type special struct {
 	priority, cpu, age, grace int
-	gang, budget, queue       string
+	gang, budget              string
 	isProtected               bool
 }
 
@@ -167,10 +167,10 @@ func limitScenarios() map[string]scenario {
 			pods:    map[string]special{"a": {budget: "web"}, "b": {priority: 100}},
 			wish:    wants{devices: 1}, leave: "no: 1 important, 1 budgeted (web)",
 		},
-		"pods of the same priority, of other queues and protected ones stay": {
-			nodes: []string{"a", "b", "c"},
-			pods:  map[string]special{"a": {priority: 100}, "b": {queue: "other"}, "c": {isProtected: true}},
-			wish:  wants{devices: 1}, leave: "no: 3 important",
+		"pods of the same priority and protected ones stay": {
+			nodes: []string{"a", "b"},
+			pods:  map[string]special{"a": {priority: 100}, "b": {isProtected: true}},
+			wish:  wants{devices: 1}, leave: "no: 2 important",
 		},
 		"nobody leaves for what no node has": {
 			nodes: []string{"a | b", "c"},
@@ -246,7 +246,7 @@ func (s *scenario) build(t *testing.T) (*plan.World, *plan.Wish) {
 	for i, text := range s.nodes {
 		w.Nodes = append(w.Nodes, b.node(fmt.Sprint("n", i+1), text))
 	}
-	wish := &plan.Wish{Backends: factory.New(), Policy: binpack(), Takes: []int64{int64(s.wish.cpu)}, Level: 15, Queue: "q"}
+	wish := &plan.Wish{Backends: factory.New(), Policy: binpack(), Takes: []int64{int64(s.wish.cpu)}, Level: 15}
 	if s.wish.devices > 0 {
 		wish.Request = sharingtest.Pod("wish", sharingtest.Times(s.wish.devices, sharingtest.Ask("c", int64(s.wish.gib)*1024, 0)))
 		wish.Request.OneNUMA = s.wish.numa
@@ -331,12 +331,9 @@ func readPods(inv *sharing.Inventory, text string) (order []string, requests map
 // victim is a pod as the planner sees it, nil if it is protected.
 func (b *builder) victim(name string) *plan.Victim {
 	s := b.pods[name]
-	v := &plan.Victim{Owner: sharing.Owner(name), Level: 1, Queue: "q", Takes: []int64{1}, Grace: 30, Age: 600}
+	v := &plan.Victim{Owner: sharing.Owner(name), Level: 1, Takes: []int64{1}, Grace: 30, Age: 600}
 	if s.priority > 0 {
 		v.Level = map[int]int{4: 4, 50: 10, 100: 15}[s.priority]
-	}
-	if s.queue != "" {
-		v.Queue = s.queue
 	}
 	if s.cpu > 0 {
 		v.Takes[0] = int64(s.cpu)

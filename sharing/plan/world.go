@@ -29,12 +29,11 @@ type Node struct {
 	devices [][]int
 }
 
-// Victim is a pod that may be evicted for more important ones.
+// Victim is a pod that may be evicted for more important ones of its queue.
 type Victim struct {
 	Owner sharing.Owner
 	// Level ranks the priority of its job, below Levels. The lowest is 0.
 	Level int
-	Queue string
 	// Takes is what its leaving frees of each resource of the node.
 	Takes []int64
 	// Gang is the gang of a pod that runs together with others, nil for any other pod. Role is its
@@ -71,7 +70,7 @@ type Budget struct {
 	Allowed int
 }
 
-// Wish is a pod that waits for others to leave. It evicts pods of lower levels in its own queue.
+// Wish is a pod that waits for others to leave. It evicts victims of lower levels.
 type Wish struct {
 	// Request is what the pod asks of devices, nil for nothing.
 	Request  *sharing.PodRequest
@@ -80,7 +79,6 @@ type Wish struct {
 	// Takes is what it asks of each other resource.
 	Takes []int64
 	Level int
-	Queue string
 	// Excluded are the nodes that refuse the pod whoever leaves, by position; nil excludes none.
 	Excluded []bool
 }
@@ -136,9 +134,8 @@ func (n *Node) Fits(w *Wish) bool {
 	return newQuestion(n, w, &steps).fits(make([]bool, len(n.victims)))
 }
 
-// mayEvict reports whether a pod may be evicted for the wish, as far as its priority and its queue
-// say.
-func (w *Wish) mayEvict(v *Victim) bool { return v.Level < w.Level && v.Queue == w.Queue }
+// mayEvict reports whether a pod may be evicted for the wish, as far as its priority says.
+func (w *Wish) mayEvict(v *Victim) bool { return v.Level < w.Level }
 
 // excludes reports whether a node refuses the pod whoever leaves.
 func (w *Wish) excludes(n int) bool { return w.Excluded != nil && w.Excluded[n] }
