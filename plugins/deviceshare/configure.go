@@ -51,6 +51,19 @@ func (s *Store) readArguments(raw framework.Arguments) arguments.Reading {
 	return read
 }
 
+// checkEngine logs what is wrong with the engine of preempt, once for each configuration. The
+// session goroutine calls it.
+func (s *Store) checkEngine(err error) {
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if said != s.engineMistake && said != "" {
+		klog.ErrorS(err, "No pods are preempted")
+	}
+	s.engineMistake = said
+}
+
 // checkTiers logs what is wrong with the tiers, once for each configuration. The session
 // goroutine calls it.
 func (s *Store) checkTiers(tiers []conf.Tier) {

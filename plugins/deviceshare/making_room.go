@@ -5,7 +5,6 @@ package deviceshare
 import (
 	"fmt"
 
-	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -38,9 +37,8 @@ func (a roomAction) Execute(ssn *framework.Session) {
 	held := heldBack{p.witness, ssn}
 	switch a.Name() {
 	case "preempt":
-		if by, err := engineOf(ssn); err != nil {
-			klog.ErrorS(err, "No pods are preempted")
-		} else {
+		by, err := engineOf(ssn)
+		if a.store.checkEngine(err); err == nil {
 			a.store.room.Choose(a.Action, by, held)
 		}
 	case "reclaim":

@@ -338,7 +338,8 @@ func (l *lab) behind() string {
 		}
 		seen := job.Tasks[api.TaskID(p.UID)]
 		if (seen.Pod.DeletionTimestamp == nil) != (p.DeletionTimestamp == nil) || seen.Pod.Status.Phase != p.Status.Phase ||
-			seen.Pod.Status.NominatedNodeName != p.Status.NominatedNodeName || seen.NodeName != p.Spec.NodeName {
+			seen.Pod.Status.NominatedNodeName != p.Status.NominatedNodeName || seen.NodeName != p.Spec.NodeName ||
+			seen.Pod.ResourceVersion != p.ResourceVersion {
 			return "the latest of pod " + p.Name
 		}
 	}
