@@ -139,11 +139,42 @@ func TestAGangIsBrokenOnlyIfNoSinglePodWouldDoAndThenLeavesAsAWhole(t *testing.T
 	}
 }
 
-func TestNoPlanBreaksABudget(t *testing.T) {
-	labelled := func(pod *corev1.Pod) *corev1.Pod {
-		pod.Labels = map[string]string{"app": "web"}
-		return pod
+// labelled makes the pod one that the budget of addBudget counts.
+func labelled(pod *corev1.Pod) *corev1.Pod {
+	pod.Labels = map[string]string{"app": "web"}
+	return pod
+}
+
+// addBudget adds a PodDisruptionBudget that lets so many more pods leave.
+func (l *lab) addBudget(allowed int32) {
+	l.t.Helper()
+	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
+		Spec:   policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed}}
+	if _, err := l.client.PolicyV1().PodDisruptionBudgets("ns").Create(l.t.Context(), pdb, metav1.CreateOptions{}); err != nil {
+		l.t.Fatal(err)
 	}
+	l.eventually("the budget is known", func() bool {
+		all, err := l.cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
+		return err == nil && len(all) == 1
+	})
+}
+
+func TestVictimsThatAreNotSentYetCountInABudget(t *testing.T) {
+	l := newLab(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("low", 0), important("high", "new", 1), important("high", "new2", 1),
+		labelled(on(t, "a", "low", "n1", 0, 0)), labelled(on(t, "b", "low", "n1", 1, 0)),
+		podOf("new", "new", asks{number: 1}), podOf("new2", "new2", asks{number: 1}))
+	l.addBudget(1)
+	l.setLeads(false) // nothing is sent
+	for range 3 {
+		l.tick()
+		if n := l.store.room.Unanswered(); n != 1 {
+			t.Fatalf("%d evictions are ordered, the budget allows 1", n)
+		}
+	}
+}
+
+func TestNoPlanBreaksABudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed int32
 		planned
@@ -157,18 +188,7 @@ func TestNoPlanBreaksABudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.nodes, c.class, c.want = 1, "high", asks{number: 1}
-			c.change = func(l *lab) {
-				pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
-					Spec:   policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-					Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: c.allowed}}
-				if _, err := l.client.PolicyV1().PodDisruptionBudgets("ns").Create(t.Context(), pdb, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				l.eventually("the budget is known", func() bool {
-					all, err := l.cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
-					return err == nil && len(all) == 1
-				})
-			}
+			c.change = func(l *lab) { l.addBudget(c.allowed) }
 			c.run(t)
 		})
 	}
