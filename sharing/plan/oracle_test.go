@@ -25,6 +25,8 @@ type cluster struct {
 	gangs   []clusterGang
 	budgets []int
 	wish    clusterWish
+	// alike says that all pods cost the same.
+	alike bool
 }
 
 type clusterNode struct {
@@ -217,7 +219,8 @@ func (d dice) oneOf(n ...int) int { return n[d.IntN(len(n))] }
 
 // cluster makes a cluster of at most 3 nodes with 3 devices each, and 8 pods.
 func (d dice) cluster() *cluster {
-	c := &cluster{}
+	distinct := min(1, d.IntN(4))
+	c := &cluster{alike: distinct == 0}
 	for n := range 1 + d.IntN(3) {
 		inv := sharingtest.Node(fmt.Sprint("n", n))
 		for i := range d.oneOf(1, 2, 3, 3) {
@@ -226,14 +229,14 @@ func (d dice) cluster() *cluster {
 		cpu := int64(d.IntN(4))
 		c.nodes = append(c.nodes, clusterNode{ledger: sharing.NewLedger(inv, factory.New()), cpu: cpu, capacity: cpu, excluded: d.IntN(12) == 0})
 	}
-	for range d.IntN(3) {
+	for range d.IntN(3) * distinct {
 		g := clusterGang{min: 1 + d.IntN(4)}
 		if d.IntN(4) == 0 {
 			g.roles = []int{d.IntN(2), d.IntN(2)}
 		}
 		c.gangs = append(c.gangs, g)
 	}
-	for range d.IntN(3) {
+	for range d.IntN(3) * distinct {
 		c.budgets = append(c.budgets, d.IntN(3))
 	}
 	levels := make([]int, len(c.gangs))
@@ -281,7 +284,10 @@ func (d dice) request(container string, most int) sharing.Request {
 func (c *cluster) addPod(d dice, i int, levels []int) {
 	p := clusterPod{
 		owner: sharing.Owner(fmt.Sprint("p", i)), node: d.IntN(len(c.nodes)), level: d.IntN(3), gang: -1, cpu: int64(d.IntN(3)),
-		isProtected: d.IntN(8) == 0, grace: int64(d.oneOf(0, 30, 30, 31, 300)), age: int64(d.IntN(5000)),
+		isProtected: d.IntN(8) == 0, grace: int64(d.oneOf(0, 30, 30, 31, 300)), age: int64(d.oneOf(600, 600, 600, 4000, d.IntN(5000))),
+	}
+	if c.alike {
+		p.level, p.grace, p.age, p.cpu, p.isProtected = 0, 30, 600, 1, false
 	}
 	if len(c.gangs) > 0 && d.IntN(2) == 0 {
 		p.gang = d.IntN(len(c.gangs))
