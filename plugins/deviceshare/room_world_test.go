@@ -54,6 +54,9 @@ type lab struct {
 	// failing is how many deletions of a pod still fail, by name.
 	failing map[string]int
 	leads   bool
+	// calls is closed for calls about pods while a session runs: Volcano's allocate writes to pods
+	// that its informer reads when one of them has changed.
+	calls sync.RWMutex
 }
 
 // newLab returns a lab with Volcano's priorities and plugin overcommit, in one tier with ours.
@@ -135,6 +138,8 @@ func (s labStatus) UpdatePodStatus(pod *corev1.Pod) (*corev1.Pod, error) {
 
 // answerUpdate is the API server's side of an update of a pod.
 func (l *lab) answerUpdate(action k8stesting.Action) (bool, runtime.Object, error) {
+	l.calls.RLock()
+	defer l.calls.RUnlock()
 	pod := action.(k8stesting.UpdateAction).GetObject().(*corev1.Pod)
 	conflict := false
 	l.changePod(pod.Name, func(p *corev1.Pod) {
@@ -183,6 +188,8 @@ func (l *lab) changePod(name string, change func(*corev1.Pod)) {
 // answerDelete is the API server's side of a deletion, or an eviction: the pod has its grace
 // period.
 func (l *lab) answerDelete(name string, o *metav1.DeleteOptions) error {
+	l.calls.RLock()
+	defer l.calls.RUnlock()
 	l.mu.Lock()
 	if l.failing[name] > 0 {
 		l.failing[name]--
@@ -276,6 +283,8 @@ func (l *lab) end(pod *corev1.Pod) {
 // cycle runs one session and waits until its calls are answered and seen.
 func (l *lab) cycle() {
 	l.t.Helper()
+	l.calls.Lock()
+	l.eventually("the cache shows what was answered", func() bool { return l.behindAnswers() == "" })
 	ssn := l.open()
 	conf.EnabledActionMap = map[string]bool{}
 	for _, a := range l.actions {
@@ -287,6 +296,7 @@ func (l *lab) cycle() {
 		}
 		l.store.Explained(a).Execute(ssn)
 	}
+	l.calls.Unlock()
 	framework.CloseSession(ssn)
 	l.caughtUp()
 }
@@ -306,7 +316,7 @@ func (l *lab) caughtUp() {
 	})
 }
 
-// behind says what Volcano's cache does not show yet.
+// behind says which calls have no answer, or what Volcano's cache does not show yet.
 func (l *lab) behind() string {
 	l.mu.Lock()
 	leads := l.leads
@@ -314,6 +324,11 @@ func (l *lab) behind() string {
 	if leads && l.store.room.Unanswered() > 0 {
 		return "evictions without an answer"
 	}
+	return l.behindAnswers()
+}
+
+// behindAnswers says what Volcano's cache does not show yet.
+func (l *lab) behindAnswers() string {
 	pods := l.pods()
 	l.cache.Mutex.Lock()
 	defer l.cache.Mutex.Unlock()
