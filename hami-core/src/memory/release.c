@@ -73,7 +73,7 @@ void release_context_begin(struct context_release *d, CUcontext context)
 		d->gone[i + 1] = table_take_linked(others[i], (uintptr_t)context);
 }
 
-static void settle_gone_entry(const struct table_entry *e)
+static void credit_entry(const struct table_entry *e)
 {
 	switch (e->kind) {
 	case TABLE_PLAIN:
@@ -83,9 +83,6 @@ static void settle_gone_entry(const struct table_entry *e)
 	case TABLE_OVERFLOW:
 		account_remove_uncounted(e);
 		break;
-	case TABLE_ARRAY:
-		sparse_array_gone(e->key);
-		/* fall through */
 	default:
 		region_release(e->device, e->size);
 	}
@@ -96,10 +93,12 @@ static void settle_list(struct table_entry *list, int gone)
 {
 	for (struct table_entry *next; list; list = next) {
 		next = list->next;
+		if (gone && list->kind == TABLE_ARRAY)
+			sparse_array_gone(list->key);
 		if (!gone && list->kind == TABLE_PLAIN)
 			block_free_cancel(list);
 		else if (gone || table_put_back(list))
-			settle_gone_entry(list);
+			credit_entry(list);
 		free(list);
 	}
 }
