@@ -58,18 +58,24 @@ func (s *Store) checkEngine(err error) {
 	if err != nil {
 		said = err.Error()
 	}
-	if said != s.engineMistake && said != "" {
+	if isNewMistake(&s.engineMistake, said) {
 		klog.ErrorS(err, "No pods are preempted")
 	}
-	s.engineMistake = said
 }
 
 // checkTiers logs what is wrong with the tiers, once for each configuration. The session
 // goroutine calls it.
 func (s *Store) checkTiers(tiers []conf.Tier) {
 	said := strings.Join(arguments.TierMistakes(tiers, isActionEnabled("preempt"), isActionEnabled("reclaim")), "; ")
-	if said != s.tierMistakes && said != "" {
+	if isNewMistake(&s.tierMistakes, said) {
 		klog.ErrorS(nil, "Pods may be evicted in vain: put all plugins that say who may be evicted into the tier of plugin "+PluginName, "tiers", said)
 	}
-	s.tierMistakes = said
+}
+
+// isNewMistake reports whether there is a mistake that was not said last, and remembers it. "" is
+// none.
+func isNewMistake(last *string, said string) bool {
+	isNew := said != "" && said != *last
+	*last = said
+	return isNew
 }

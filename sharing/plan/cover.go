@@ -30,26 +30,26 @@ type cover struct {
 	bound bool   // a set must cost less than best
 }
 
-// search finds the best set. It returns false if it gave up before all sets were weighed.
+// findBest finds the best set. It returns false if it gave up before all sets were weighed.
 //
 // It goes through the atoms, the dearest first, and spares each if what is left is enough. Then it
 // goes back and has some of them leave instead of others.
-func (c *cover) search() (exact bool) {
+func (c *cover) findBest() (exact bool) {
 	slices.SortStableFunc(c.atoms, func(a, b atom) int { return b.cost.Compare(a.cost) })
 	most := slices.Clone(c.gone)
 	for i := range c.atoms {
-		c.atoms[i].mark(most, true)
+		c.atoms[i].markPods(most, true)
 	}
 	if !c.fits(most) {
 		return true
 	}
-	c.decide(0, slices.Clone(c.gone), most, false)
+	c.decideAtom(0, slices.Clone(c.gone), most, false)
 	return *c.steps > 0
 }
 
-// decide spares the i-th atom or has it leave, and then those behind it. The chosen pods leave for
-// sure, most are those and all that are not decided. Chosen says that the atom before leaves.
-func (c *cover) decide(i int, chosen, most []bool, leaves bool) {
+// decideAtom spares the i-th atom or has it leave, and then those behind it. The chosen pods leave
+// for sure, most are those and all that are not decided. Chosen says that the atom before leaves.
+func (c *cover) decideAtom(i int, chosen, most []bool, leaves bool) {
 	if *c.steps <= 0 {
 		return
 	}
@@ -63,19 +63,19 @@ func (c *cover) decide(i int, chosen, most []bool, leaves bool) {
 	}
 	a := &c.atoms[i]
 	if !(leaves && c.alike != nil && c.alike(a, &c.atoms[i-1])) {
-		a.mark(most, false)
+		a.markPods(most, false)
 		if c.fits(most) {
-			c.decide(i+1, chosen, most, false)
+			c.decideAtom(i+1, chosen, most, false)
 		}
-		a.mark(most, true)
+		a.markPods(most, true)
 	}
-	a.mark(chosen, true)
-	c.decide(i+1, chosen, most, true)
-	a.mark(chosen, false)
+	a.markPods(chosen, true)
+	c.decideAtom(i+1, chosen, most, true)
+	a.markPods(chosen, false)
 }
 
-// mark notes of the pods of an atom whether they leave.
-func (a *atom) mark(set []bool, leaves bool) {
+// markPods notes of the pods of an atom whether they leave.
+func (a *atom) markPods(set []bool, leaves bool) {
 	for _, p := range a.pods {
 		set[p] = leaves
 	}

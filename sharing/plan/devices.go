@@ -75,28 +75,28 @@ func newByDevice(q *question, atoms []atom, limit Cost, limited bool) *byDevice 
 	return b
 }
 
-// search tries all combinations of blocks. Of too many, it tries those of one.
-func (b *byDevice) search() {
+// searchBlocks tries all combinations of blocks. Of too many, it tries those of one.
+func (b *byDevice) searchBlocks() {
 	if len(b.blocks) <= mostBlocks {
 		for m := range uint64(1) << len(b.blocks) {
-			b.searchWith(m)
+			b.searchWithBlocks(m)
 		}
 		return
 	}
-	b.searchWith(0)
+	b.searchWithBlocks(0)
 	for i := range min(len(b.blocks), 64) {
-		b.searchWith(1 << i)
+		b.searchWithBlocks(1 << i)
 	}
 	b.noteOpen(b.blocks[0].cost)
 }
 
-// searchWith looks for sets in which these blocks leave and no others.
-func (b *byDevice) searchWith(blocks uint64) {
+// searchWithBlocks looks for sets in which these blocks leave and no others.
+func (b *byDevice) searchWithBlocks(blocks uint64) {
 	gone := make([]bool, len(b.victims))
 	for m := blocks; m != 0; m &= m - 1 {
-		b.blocks[bits.TrailingZeros64(m)].mark(gone, true)
+		b.blocks[bits.TrailingZeros64(m)].markPods(gone, true)
 	}
-	all, base, ok := b.leaving(gone)
+	all, base, ok := b.listLeaving(gone)
 	if !ok || b.bound && base.Compare(b.best) >= 0 {
 		return
 	}
@@ -160,8 +160,8 @@ func (b *byDevice) tryDevices(choice []clearing, gone []bool, base Cost) bool {
 			most[i] = most[i] || b.single[i]
 		}
 	}
-	_, cost, ok := b.leaving(set)
-	if ok && b.fits(set) {
+	_, cost, ok := b.listLeaving(set)
+	if ok && b.fitsWithout(set) {
 		if !b.bound || cost.Compare(b.best) < 0 {
 			b.best, b.set, b.bound = cost, set, true
 		}
@@ -213,7 +213,7 @@ func (b *byDevice) clearDevice(d int, blocks uint64, gone []bool, grace int32) c
 			c.atoms = append(c.atoms, atom{pods: []int{i}, cost: price})
 		}
 	}
-	if !c.search() {
+	if !c.findBest() {
 		b.noteOpen(Cost{})
 	}
 	found := clearing{device: d, cost: c.best, fits: c.set != nil}

@@ -30,23 +30,23 @@ func Find(w *World, wish *Wish) (Plan, *No) {
 			break
 		}
 		if left <= 0 {
-			open.note(c.least)
+			open.noteLeast(c.least)
 			continue
 		}
 		steps := min(mostSteps, left)
 		before := steps
 		q := newQuestion(w.Nodes[c.node], wish, &steps)
-		a := q.solve(best.Cost, found)
+		a := q.findCheapest(best.Cost, found)
 		left -= before - steps
 		if !a.exact {
-			open.note(c.least)
+			open.noteLeast(c.least)
 		}
 		if a.set == nil {
 			continue
 		}
 		best, found = Plan{Node: c.node, Cost: a.cost}, true
-		best.Evict, _, _ = q.leaving(a.set)
-		best.Placement, _ = q.place(a.set)
+		best.Evict, _, _ = q.listLeaving(a.set)
+		best.Placement, _ = q.placeWithout(a.set)
 	}
 	if !found {
 		return Plan{}, explainNo(w, wish, !open.any)
@@ -61,7 +61,7 @@ type unsure struct {
 	least Cost
 }
 
-func (u *unsure) note(least Cost) {
+func (u *unsure) noteLeast(least Cost) {
 	if !u.any || least.Compare(u.least) < 0 {
 		u.any, u.least = true, least
 	}
@@ -80,7 +80,7 @@ func listCandidates(w *World, wish *Wish) (all []candidate) {
 		one = wish.forOneDevice()
 	}
 	for i, n := range w.Nodes {
-		if wish.excludes(i) {
+		if wish.excludesNode(i) {
 			continue
 		}
 		if least, possible := n.leastCost(wish, &one); possible {

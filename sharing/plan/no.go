@@ -66,7 +66,7 @@ func explainNo(w *World, wish *Wish, proven bool) *No {
 	no := &No{Proven: proven}
 	for i, n := range w.Nodes {
 		o := Excluded
-		if !wish.excludes(i) {
+		if !wish.excludesNode(i) {
 			o = no.explainNode(n, wish)
 		}
 		no.Nodes[o]++
@@ -87,7 +87,7 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 	for i, v := range n.victims {
 		lower[i] = wish.mayEvict(v)
 	}
-	if !q.fits(lower) {
+	if !q.fitsWithout(lower) {
 		return Important
 	}
 	for i, v := range n.victims {
@@ -100,7 +100,7 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 	switch {
 	case n.hasBudgets(wish):
 		return Budgeted
-	case q.fits(q.may):
+	case q.fitsWithout(q.may):
 		return NotFound
 	}
 	return GangStays
@@ -131,6 +131,6 @@ func (n *Node) holdsEmpty(wish *Wish) bool {
 	for d := range q.views {
 		q.views[d] = n.views[d].WithShares(nil)
 	}
-	_, fits := q.place(nil)
+	_, fits := q.placeWithout(nil)
 	return fits
 }

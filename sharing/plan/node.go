@@ -13,34 +13,34 @@ type answer struct {
 	exact bool
 }
 
-// solve finds the cheapest set that costs less than a limit. An answer that is not exact may be
-// dearer than necessary, or miss one.
-func (q *question) solve(limit Cost, limited bool) answer {
+// findCheapest finds the cheapest set that costs less than a limit. An answer that is not exact may
+// be dearer than necessary, or miss one.
+func (q *question) findCheapest(limit Cost, limited bool) answer {
 	none, all := make([]bool, len(q.victims)), make([]bool, len(q.victims))
 	copy(all, q.may)
-	if q.fits(none) {
+	if q.fitsWithout(none) {
 		return answer{set: none, exact: true}
 	}
-	if !q.fits(all) {
+	if !q.fitsWithout(all) {
 		return answer{exact: true}
 	}
 	c := cover{
-		atoms: q.listAtoms(), gone: none, fits: q.fits, steps: q.steps, best: limit, bound: limited,
+		atoms: q.listAtoms(), gone: none, fits: q.fitsWithout, steps: q.steps, best: limit, bound: limited,
 		price: func(gone []bool) (Cost, bool) {
-			_, cost, ok := q.leaving(gone)
+			_, cost, ok := q.listLeaving(gone)
 			return cost, ok
 		},
 		alike: q.areAlike,
 	}
 	if q.wish.hasOneRequest() {
 		d := newByDevice(q, c.atoms, limit, limited)
-		d.search()
+		d.searchBlocks()
 		c.best, c.set, c.bound = d.best, d.set, d.bound
 		if !d.hasOpen || c.bound && c.best.Compare(d.open) <= 0 {
 			return answer{set: c.set, cost: c.best, exact: true}
 		}
 	}
-	exact := c.search()
+	exact := c.findBest()
 	return answer{set: c.set, cost: c.best, exact: exact}
 }
 

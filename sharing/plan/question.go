@@ -58,13 +58,13 @@ func mayLeaveWhole(g *Gang, wish *Wish) bool {
 	return !g.Stays && !slices.ContainsFunc(g.Members, func(v *Victim) bool { return !wish.mayEvict(v) || isExhausted(v.Budgets) })
 }
 
-// fits reports whether the wish fits the node without these pods.
-func (q *question) fits(gone []bool) bool {
+// fitsWithout reports whether the wish fits the node without these pods.
+func (q *question) fitsWithout(gone []bool) bool {
 	*q.steps--
 	if !q.hasAmounts(gone) {
 		return false
 	}
-	_, fits := q.place(gone)
+	_, fits := q.placeWithout(gone)
 	return fits
 }
 
@@ -90,8 +90,9 @@ func (q *question) hasAmounts(gone []bool) bool {
 	return true
 }
 
-// place returns what the wish gets of the devices without these pods, and whether they are enough.
-func (q *question) place(gone []bool) (sharing.Placement, bool) {
+// placeWithout returns what the wish gets of the devices without these pods, and whether they are
+// enough.
+func (q *question) placeWithout(gone []bool) (sharing.Placement, bool) {
 	if q.wish.Request == nil {
 		return sharing.Placement{}, true
 	}
@@ -117,9 +118,9 @@ func (q *question) sharesWithout(d int, gone []bool) []sharing.Held {
 	return left
 }
 
-// leaving returns all pods that leave with these: if too few of a gang are left, all of it. It
+// listLeaving returns all pods that leave with these: if too few of a gang are left, all of it. It
 // returns false if they may not leave.
-func (q *question) leaving(gone []bool) (all []*Victim, cost Cost, ok bool) {
+func (q *question) listLeaving(gone []bool) (all []*Victim, cost Cost, ok bool) {
 	for i, leaves := range gone {
 		if leaves {
 			all = append(all, q.victims[i])

@@ -131,14 +131,14 @@ func NewNode(name string, views []sharing.View, free, capacity []int64, victims 
 // Fits reports whether the wish fits a node without evictions.
 func (n *Node) Fits(w *Wish) bool {
 	steps := 0
-	return newQuestion(n, w, &steps).fits(make([]bool, len(n.victims)))
+	return newQuestion(n, w, &steps).fitsWithout(make([]bool, len(n.victims)))
 }
 
 // mayEvict reports whether a pod may be evicted for the wish, as far as its priority says.
 func (w *Wish) mayEvict(v *Victim) bool { return v.Level < w.Level }
 
-// excludes reports whether a node refuses the pod whoever leaves.
-func (w *Wish) excludes(n int) bool { return w.Excluded != nil && w.Excluded[n] }
+// excludesNode reports whether a node refuses the pod whoever leaves.
+func (w *Wish) excludesNode(n int) bool { return w.Excluded != nil && w.Excluded[n] }
 
 // hasOneRequest reports whether one container alone asks for devices.
 func (w *Wish) hasOneRequest() bool { return w.Request != nil && len(w.Request.Requests) == 1 }

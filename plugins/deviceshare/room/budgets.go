@@ -20,8 +20,8 @@ type budget struct {
 	selector  labels.Selector
 }
 
-// counts reports whether a budget counts a pod.
-func (b *budget) counts(pod *corev1.Pod) bool {
+// countsPod reports whether a budget counts a pod.
+func (b *budget) countsPod(pod *corev1.Pod) bool {
 	return pod.Namespace == b.namespace && b.selector.Matches(labels.Set(pod.Labels))
 }
 
@@ -68,7 +68,7 @@ func (r *Room) subtractUnsent(b *budget, pdb *policyv1.PodDisruptionBudget) {
 
 func (r *Room) subtractVictim(b *budget, pdb *policyv1.PodDisruptionBudget, v *holds.Victim) {
 	t := r.session.findVictim(v)
-	if t == nil || t.Pod.DeletionTimestamp != nil || !b.counts(t.Pod) {
+	if t == nil || t.Pod.DeletionTimestamp != nil || !b.countsPod(t.Pod) {
 		return
 	}
 	if _, known := pdb.Status.DisruptedPods[t.Name]; !known {

@@ -40,9 +40,9 @@ type preemption struct {
 	world *world
 }
 
-// preempt plans for the jobs that starve, one after the other. It returns the victims of each job
-// that is served, and whether there are jobs that Volcano has to choose for.
-func (r *Room) preempt() (victims map[api.JobID][]holds.Victim, others bool) {
+// preemptByPlans plans for the jobs that starve, one after the other. It returns the victims of
+// each job that is served, and whether there are jobs that Volcano has to choose for.
+func (r *Room) preemptByPlans() (victims map[api.JobID][]holds.Victim, others bool) {
 	p := &preemption{session: r.session, room: r, hopeless: map[string]bool{}, victims: map[api.JobID][]holds.Victim{}}
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
 	for _, job := range r.fromResumed(p.starvingJobs()) {
@@ -79,13 +79,7 @@ func (s *session) starvingJobs() (jobs []*api.JobInfo) {
 		}
 	}
 	slices.SortFunc(jobs, func(x, y *api.JobInfo) int {
-		switch {
-		case s.JobOrderFn(x, y):
-			return -1
-		case s.JobOrderFn(y, x):
-			return 1
-		}
-		return cmp.Compare(x.UID, y.UID)
+		return cmp.Or(compareBy(s.JobOrderFn, x, y), cmp.Compare(x.UID, y.UID))
 	})
 	return jobs
 }
@@ -117,16 +111,20 @@ func (p *preemption) makeRoomFor(job *api.JobInfo) {
 // inTaskOrder returns the tasks of a job that wait, the first to be served first.
 func (s *session) inTaskOrder(job *api.JobInfo) []*api.TaskInfo {
 	tasks := s.waitingTasks(job)
-	slices.SortStableFunc(tasks, func(x, y *api.TaskInfo) int {
-		switch {
-		case s.TaskOrderFn(x, y):
-			return -1
-		case s.TaskOrderFn(y, x):
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(tasks, func(x, y *api.TaskInfo) int { return compareBy(s.TaskOrderFn, x, y) })
 	return tasks
+}
+
+// compareBy compares two values by a function of Volcano's that says whether the first one comes
+// before the second.
+func compareBy[T any](comesBefore func(x, y any) bool, x, y T) int {
+	switch {
+	case comesBefore(x, y):
+		return -1
+	case comesBefore(y, x):
+		return 1
+	}
+	return 0
 }
 
 // makeRoom finds out who has to leave for a pod, and has the session see them as leaving and the
@@ -184,7 +182,7 @@ func (p *preemption) makeRoom(job *api.JobInfo, t *api.TaskInfo, inJob bool) boo
 func (p *preemption) fitsWithoutEvictions(job *api.JobInfo, t *api.TaskInfo, n *api.NodeInfo) bool {
 	stmt := framework.NewStatement(p.Session)
 	defer p.undoTrial(stmt, holds.Job(job.UID))
-	return p.trial(stmt, t, n, nil) == ""
+	return p.tryInSession(stmt, t, n, nil) == ""
 }
 
 // lookOf is equal for tasks that every node answers alike.
@@ -227,7 +225,7 @@ func (p *preemption) dropVetoed(w *world, t *api.TaskInfo, vetoed []*api.TaskInf
 			}
 		}
 	}
-	w.remove(kept)
+	w.removeKept(kept)
 	p.world = nil // the next pod may be refused others
 }
 
@@ -237,7 +235,7 @@ func (p *preemption) tryPlan(job *api.JobInfo, t *api.TaskInfo, n *api.NodeInfo,
 	metrics.UpdatePreemptionVictimsCount(len(victims))
 	metrics.RegisterPreemptionAttempts()
 	stmt := framework.NewStatement(p.Session)
-	if why := p.trial(stmt, t, n, victims); why != "" || !p.JobPipelined(job) {
+	if why := p.tryInSession(stmt, t, n, victims); why != "" || !p.JobPipelined(job) {
 		klog.V(3).InfoS("A plan is refused", "pod", nameOf(t), "node", n.Name, "why", why)
 		p.undoTrial(stmt, holds.Job(job.UID))
 		return false
@@ -250,8 +248,8 @@ func (p *preemption) tryPlan(job *api.JobInfo, t *api.TaskInfo, n *api.NodeInfo,
 	return true
 }
 
-// trial tries a plan in the session. It returns why it cannot be, "" if it can.
-func (p *preemption) trial(stmt *framework.Statement, t *api.TaskInfo, n *api.NodeInfo, victims []*api.TaskInfo) (why string) {
+// tryInSession tries a plan in the session. It returns why it cannot be, "" if it can.
+func (p *preemption) tryInSession(stmt *framework.Statement, t *api.TaskInfo, n *api.NodeInfo, victims []*api.TaskInfo) (why string) {
 	for _, v := range victims {
 		if err := stmt.Evict(v, "make room"); err != nil {
 			return err.Error()

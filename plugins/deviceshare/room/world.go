@@ -60,7 +60,7 @@ func (p *preemption) worldFor(job *api.JobInfo, t *api.TaskInfo, inJob bool) *wo
 		if w.rankPriorities(); len(w.levels) == 0 {
 			return nil
 		}
-		w.build(p.room.readBudgets())
+		w.buildNodes(p.room.readBudgets())
 		if p.world = w; inJob {
 			p.world = nil
 		}
@@ -91,10 +91,10 @@ func (w *world) hasGangOn(n *api.NodeInfo) bool {
 	return false
 }
 
-// remove takes tasks out of the world that other plugins keep.
-func (w *world) remove(kept map[api.TaskID]bool) {
+// removeKept takes tasks out of the world that other plugins keep.
+func (w *world) removeKept(kept map[api.TaskID]bool) {
 	maps.Copy(w.kept, kept)
-	w.build(w.budgets)
+	w.buildNodes(w.budgets)
 }
 
 // excludeRoomy excludes the nodes that have room without evictions: other plugins refuse them.
@@ -180,8 +180,8 @@ func (w *world) priorityAsVictim(t *api.TaskInfo) (priority int32, may bool) {
 	return job.Priority, job.Queue == w.job.Queue && job.UID != w.job.UID && job.Priority < w.job.Priority
 }
 
-// build makes the nodes of the world.
-func (w *world) build(budgets []*budget) {
+// buildNodes makes the nodes of the world.
+func (w *world) buildNodes(budgets []*budget) {
 	w.cluster.Nodes, w.tasks, w.gangs, w.budgets = nil, map[sharing.Owner]*api.TaskInfo{}, map[api.JobID]*gang{}, budgets
 	for _, n := range w.NodeList {
 		w.cluster.Nodes = append(w.cluster.Nodes, w.buildNode(n))
@@ -196,7 +196,7 @@ func (w *world) buildNode(n *api.NodeInfo) *plan.Node {
 	var victims []*plan.Victim
 	for _, onNode := range tasksInOrder(n) {
 		t := w.findMember(holds.Job(onNode.Job), holds.Pod(onNode.Pod.UID))
-		if v := w.victim(t); v != nil {
+		if v := w.describeVictim(t); v != nil {
 			victims = append(victims, v)
 			w.tasks[v.Owner] = t
 		}
@@ -209,8 +209,8 @@ func tasksInOrder(n *api.NodeInfo) []*api.TaskInfo {
 	return slices.SortedFunc(maps.Values(n.Tasks), func(x, y *api.TaskInfo) int { return cmp.Compare(nameOf(x), nameOf(y)) })
 }
 
-// victim returns a task as the planner sees it, nil if it may not be evicted.
-func (w *world) victim(t *api.TaskInfo) *plan.Victim {
+// describeVictim returns a task as the planner sees it, nil if it may not be evicted.
+func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 	if t == nil {
 		return nil
 	}
@@ -223,7 +223,7 @@ func (w *world) victim(t *api.TaskInfo) *plan.Victim {
 		v.Age = max(0, w.wall-started.Unix())
 	}
 	for _, budget := range w.budgets {
-		if budget.counts(t.Pod) {
+		if budget.countsPod(t.Pod) {
 			v.Budgets = append(v.Budgets, &budget.Budget)
 		}
 	}

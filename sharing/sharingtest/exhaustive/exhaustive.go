@@ -27,7 +27,7 @@ func Fits(devices []sharing.Device, held []Held, pod *sharing.PodRequest) bool {
 	for _, h := range held {
 		o.others = append(o.others, occupant{device: h.Device, container: -1, kind: h.Kind, share: h.Share})
 	}
-	return o.fits()
+	return o.fitsInAnyMode()
 }
 
 type oracle struct {
@@ -44,14 +44,14 @@ type occupant struct {
 	share     sharing.Share
 }
 
-// fits reports whether any assignment of shares to containers is allowed.
-func (o *oracle) fits() bool {
+// fitsInAnyMode reports whether any assignment of shares to containers is allowed.
+func (o *oracle) fitsInAnyMode() bool {
 	modes := o.pod.Modes
 	if len(modes) == 0 {
 		modes = []sharing.Mode{""}
 	}
 	for _, m := range modes {
-		if !o.pod.OneNUMA && o.assign(0, 0, 0, nil, m) {
+		if !o.pod.OneNUMA && o.assignShares(0, 0, 0, nil, m) {
 			return true
 		}
 		for numa := 0; o.pod.OneNUMA && numa < 3; numa++ {
@@ -62,7 +62,7 @@ func (o *oracle) fits() bool {
 					there.devices[i].Healthy = false
 				}
 			}
-			if there.assign(0, 0, 0, nil, m) {
+			if there.assignShares(0, 0, 0, nil, m) {
 				return true
 			}
 		}
@@ -70,15 +70,15 @@ func (o *oracle) fits() bool {
 	return false
 }
 
-// assign tries every share of every device from d on as the n-th share of
+// assignShares tries every share of every device from d on as the n-th share of
 // container c, and then the rest. Mode is what the pod is confined to, if it is.
-func (o *oracle) assign(c, n, d int, own []occupant, mode sharing.Mode) bool {
+func (o *oracle) assignShares(c, n, d int, own []occupant, mode sharing.Mode) bool {
 	if c == len(o.pod.Requests) {
 		return true
 	}
 	req := &o.pod.Requests[c]
 	if n == req.Count {
-		return o.assign(c+1, 0, 0, own, mode)
+		return o.assignShares(c+1, 0, 0, own, mode)
 	}
 	for ; d < len(o.devices); d++ {
 		dev := &o.devices[d]
@@ -93,7 +93,7 @@ func (o *oracle) assign(c, n, d int, own []occupant, mode sharing.Mode) bool {
 				continue
 			}
 			next := append(own[:len(own):len(own)], occupant{device: d, container: c, kind: req.Kind, share: s})
-			if o.allowed(d, next) && o.assign(c, n+1, d+1, next, mode) {
+			if o.isAllowed(d, next) && o.assignShares(c, n+1, d+1, next, mode) {
 				return true
 			}
 		}
@@ -164,9 +164,9 @@ func everyPartition(p *sharing.Partitioning) []sharing.Partition {
 	return all
 }
 
-// allowed reports whether everything on device d may be there: at the time of
+// isAllowed reports whether everything on device d may be there: at the time of
 // each init container, and when the app containers run.
-func (o *oracle) allowed(d int, own []occupant) bool {
+func (o *oracle) isAllowed(d int, own []occupant) bool {
 	var here []occupant
 	for _, x := range o.others {
 		if x.device == d {
@@ -202,7 +202,7 @@ func (o *oracle) allowed(d int, own []occupant) bool {
 				now = append(now, y)
 			}
 		}
-		if !together(dev, now) {
+		if !mayCoexist(dev, now) {
 			return false
 		}
 	}
@@ -212,7 +212,7 @@ func (o *oracle) allowed(d int, own []occupant) bool {
 			now = append(now, y)
 		}
 	}
-	return together(dev, now)
+	return mayCoexist(dev, now)
 }
 
 func oneGeometry(here []occupant) bool {
@@ -224,8 +224,8 @@ func oneGeometry(here []occupant) bool {
 	return true
 }
 
-// together reports whether shares may be on a device at the same time.
-func together(d *sharing.Device, now []occupant) bool {
+// mayCoexist reports whether shares may be on a device at the same time.
+func mayCoexist(d *sharing.Device, now []occupant) bool {
 	var memory sharing.Bytes
 	var cores sharing.Percent
 	for i, x := range now {
