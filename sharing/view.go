@@ -63,6 +63,11 @@ func (v *View) WithShares(held []Held) View {
 	return w
 }
 
+// With returns the device with what a placement has of it. The owner must hold nothing of it yet.
+func (v *View) With(o Owner, p *Placement) View {
+	return v.WithShares(appendShares(slices.Clone(v.held), o, p, v.Device.ID))
+}
+
 // Held returns the shares on the device. The caller must not change it.
 func (v *View) Held() []Held { return v.held }
 

@@ -49,6 +49,17 @@ func (c Cost) plus(d Cost) Cost {
 	return c
 }
 
+// minus returns c without a part of it. The grace of what is left is not known: it stays.
+func (c Cost) minus(d Cost) Cost {
+	for i := range c.Lost {
+		c.Lost[i] -= d.Lost[i]
+	}
+	c.Gangs -= d.Gangs
+	c.Work -= d.Work
+	c.Pods -= d.Pods
+	return c
+}
+
 // costOf returns what the end of one pod costs that has so many devices.
 func costOf(v *Victim, devices int) Cost {
 	c := Cost{Grace: int32((v.Grace + graceStep - 1) / graceStep), Work: min(v.Age, mostWork) / 60 * int64(devices), Pods: 1}

@@ -92,7 +92,7 @@ func (b *byDevice) searchBlocks() {
 
 // searchWithBlocks looks for sets in which these blocks leave and no others.
 func (b *byDevice) searchWithBlocks(blocks uint64) {
-	gone := make([]bool, len(b.victims))
+	gone := slices.Clone(b.gone)
 	for m := blocks; m != 0; m &= m - 1 {
 		b.blocks[bits.TrailingZeros64(m)].markPods(gone, true)
 	}

@@ -35,7 +35,7 @@ func Find(w *World, wish *Wish) (Plan, *No) {
 		}
 		steps := min(mostSteps, left)
 		before := steps
-		q := newQuestion(w.Nodes[c.node], wish, &steps)
+		q := newQuestion(w.Nodes[c.node], []*Wish{wish}, nil, &steps)
 		a := q.findCheapest(best.Cost, found)
 		left -= before - steps
 		if !a.exact {
@@ -44,15 +44,24 @@ func Find(w *World, wish *Wish) (Plan, *No) {
 		if a.set == nil {
 			continue
 		}
-		best, found = Plan{Node: c.node, Cost: a.cost}, true
-		best.Evict, _, _ = q.listLeaving(a.set)
-		best.Placement, _ = q.placeWithout(a.set)
+		best, found = q.planFor(c.node, a), true
 	}
 	if !found {
 		return Plan{}, explainNo(w, wish, !open.any)
 	}
 	best.Proven = !open.any || best.Cost.Compare(open.least) <= 0
 	return best, nil
+}
+
+// planFor returns the plan that an answer about the n-th node is.
+func (q *question) planFor(n int, a answer) Plan {
+	p := Plan{Cost: a.cost}
+	p.Evict, _, _ = q.listLeaving(a.set)
+	placements, _ := q.placeWithout(a.set)
+	for i := range placements {
+		p.Places = append(p.Places, Place{Node: n, Placement: placements[i]})
+	}
+	return p
 }
 
 // unsure is whether nodes were not searched to the end, and what a plan on them costs at least.

@@ -36,6 +36,9 @@ type No struct {
 	Nodes [Obstacles]int
 	// Budgets are the names of those that protect pods, sorted.
 	Budgets []string
+	// Fit is for how many of several pods there is a plan, and Of how many they are. Of is 0 if a
+	// pod finds no room even alone.
+	Fit, Of int
 	// Proven says that there is none. Else the search gave up.
 	Proven bool
 }
@@ -43,6 +46,9 @@ type No struct {
 // String says how many nodes have which obstacle.
 func (n *No) String() string {
 	var parts []string
+	if n.Of > 0 {
+		parts = append(parts, fmt.Sprintf("room for %d of %d pods", n.Fit, n.Of))
+	}
 	for o, count := range n.Nodes {
 		if count > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", count, Obstacle(o)))
@@ -82,7 +88,7 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 		return TooSmall
 	}
 	steps := 0
-	q := newQuestion(n, wish, &steps)
+	q := newQuestion(n, []*Wish{wish}, nil, &steps)
 	lower := make([]bool, len(n.victims))
 	for i, v := range n.victims {
 		lower[i] = wish.mayEvict(v)
@@ -126,7 +132,7 @@ func (n *Node) holdsEmpty(wish *Wish) bool {
 	if wish.Request == nil {
 		return true
 	}
-	q := question{Node: &Node{views: slices.Clone(n.views)}, wish: wish}
+	q := question{Node: &Node{views: slices.Clone(n.views)}, pods: []*Wish{wish}, wish: wish}
 	q.holders = make([][]int, len(n.views))
 	for d := range q.views {
 		q.views[d] = n.views[d].WithShares(nil)

@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"slices"
+
 	"deviceshare/sharing"
 )
 
@@ -16,10 +18,13 @@ type answer struct {
 // findCheapest finds the cheapest set that costs less than a limit. An answer that is not exact may
 // be dearer than necessary, or miss one.
 func (q *question) findCheapest(limit Cost, limited bool) answer {
-	none, all := make([]bool, len(q.victims)), make([]bool, len(q.victims))
-	copy(all, q.may)
+	none, all := q.gone, slices.Clone(q.gone)
+	for i := range all {
+		all[i] = all[i] || q.may[i]
+	}
 	if q.fitsWithout(none) {
-		return answer{set: none, exact: true}
+		_, cost, _ := q.listLeaving(none)
+		return answer{set: none, cost: cost, exact: true}
 	}
 	if !q.fitsWithout(all) {
 		return answer{exact: true}
@@ -32,7 +37,7 @@ func (q *question) findCheapest(limit Cost, limited bool) answer {
 		},
 		alike: q.areAlike,
 	}
-	if q.wish.hasOneRequest() {
+	if len(q.pods) == 1 && q.wish.hasOneRequest() {
 		d := newByDevice(q, c.atoms, limit, limited)
 		d.searchBlocks()
 		c.best, c.set, c.bound = d.best, d.set, d.bound

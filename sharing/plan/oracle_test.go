@@ -395,7 +395,7 @@ func (c *cluster) check(t *testing.T) (found, proven bool) {
 	}
 	m := c.maskOf(p.Evict)
 	if got := costAsPrice(&p.Cost); got != c.priceOf(m) || p.Proven && got != want || slices.Compare(got[:], want[:]) < 0 {
-		t.Fatalf("plan on n%d without %0*b costs %v, proven %v; want %v\n%s", p.Node, len(c.pods), m, got, p.Proven, want, c)
+		t.Fatalf("plan on n%d without %0*b costs %v, proven %v; want %v\n%s", p.Places[0].Node, len(c.pods), m, got, p.Proven, want, c)
 	}
 	c.checkPlan(t, &p, m)
 	return true, p.Proven
@@ -412,12 +412,12 @@ func (c *cluster) maskOf(evict []*plan.Victim) (m mask) {
 // that no pod can be spared.
 func (c *cluster) checkPlan(t *testing.T, p *plan.Plan, m mask) {
 	t.Helper()
-	if !c.mayLeave(m) || !c.fits(p.Node, m) || bits.OnesCount64(uint64(m)) != len(p.Evict) {
-		t.Fatalf("plan on n%d without %b: may leave %v, fits %v\n%s", p.Node, m, c.mayLeave(m), c.fits(p.Node, m), c)
+	if !c.mayLeave(m) || !c.fits(p.Places[0].Node, m) || bits.OnesCount64(uint64(m)) != len(p.Evict) {
+		t.Fatalf("plan on n%d without %b: may leave %v, fits %v\n%s", p.Places[0].Node, m, c.mayLeave(m), c.fits(p.Places[0].Node, m), c)
 	}
 	for i := range c.pods {
-		if less := m &^ (1 << i); m.has(i) && p.Proven && c.mayLeave(less) && c.fits(p.Node, less) {
-			t.Fatalf("plan on n%d without %b: p%d can be spared\n%s", p.Node, m, i, c)
+		if less := m &^ (1 << i); m.has(i) && p.Proven && c.mayLeave(less) && c.fits(p.Places[0].Node, less) {
+			t.Fatalf("plan on n%d without %b: p%d can be spared\n%s", p.Places[0].Node, m, i, c)
 		}
 	}
 	ledgers := make([]*sharing.Ledger, len(c.nodes))
@@ -433,7 +433,7 @@ func (c *cluster) checkPlan(t *testing.T, p *plan.Plan, m mask) {
 		}
 	}
 	if c.wish.request != nil {
-		if err := ledgers[p.Node].Reserve("wish", p.Placement); err != nil {
+		if err := ledgers[p.Places[0].Node].Reserve("wish", p.Places[0].Placement); err != nil {
 			t.Fatalf("the placement does not fit: %v\n%s", err, c)
 		}
 	}

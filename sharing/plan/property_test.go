@@ -9,17 +9,25 @@ import (
 	"testing"
 )
 
+// clusters is how many random ones are tried, DEVICESHARE_PLANS says it.
+func clusters(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("DEVICESHARE_PLANS")
+	if text == "" {
+		return 1000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // Random clusters: the plan costs what the cheapest of all sets of pods costs, wherever it is said
 // to be proven, which is not so for pods of several containers with more than two devices in all:
 // place may give those up. DEVICESHARE_PLANS says how many clusters.
 func TestPlansCostWhatTheCheapestSetOfPodsCosts(t *testing.T) {
-	n := 1000
-	if text := os.Getenv("DEVICESHARE_PLANS"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n := clusters(t)
 	plans, proven := 0, 0
 	for seed := range n {
 		c := dice{rand.New(rand.NewPCG(uint64(seed), 13))}.cluster()

@@ -3,20 +3,26 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/place"
 )
 
-// question is whether a wish fits one node when some of its pods are gone. Sets of pods are marks
-// by position among the victims of the node.
+// question is whether pods fit one node when some of its pods are gone. Sets of pods are marks by
+// position among the victims of the node.
 type question struct {
 	*Node
+	// pods are those that wait. All have the level of the first one, wish.
+	pods []*Wish
 	wish *Wish
-	// may are the victims that may be evicted for the wish.
+	// others leave other nodes, and with them those that are gone here.
+	others []*Victim
+	gone   []bool
+	// may are the other victims that may be evicted for the wish.
 	may []bool
-	// gangs are those of the victims that may be evicted.
+	// gangs are those of all victims that may be evicted.
 	gangs []*Gang
 	// steps is how many questions a search may still ask, see mostSteps.
 	steps *int
@@ -24,24 +30,36 @@ type question struct {
 	scratch []sharing.View
 }
 
-// newQuestion readies the question whether a wish fits a node.
-func newQuestion(n *Node, wish *Wish, steps *int) *question {
-	q := &question{Node: n, wish: wish, may: make([]bool, len(n.victims)), steps: steps}
+// newQuestion readies the question whether pods fit a node.
+func newQuestion(n *Node, pods []*Wish, others []*Victim, steps *int) *question {
+	q := &question{Node: n, pods: pods, wish: pods[0], others: others, may: make([]bool, len(n.victims)), gone: make([]bool, len(n.victims)), steps: steps}
+	for _, v := range others {
+		q.noteGang(v)
+	}
 	for i, v := range n.victims {
-		if !wish.mayEvict(v) || isExhausted(v.Budgets) {
-			continue
-		}
-		q.may[i] = true
-		if v.Gang != nil && !slices.Contains(q.gangs, v.Gang) {
-			q.gangs = append(q.gangs, v.Gang)
+		if q.wish.mayEvict(v) && !isExhausted(v.Budgets) {
+			q.may[i] = true
+			q.noteGang(v)
 		}
 	}
 	for i, v := range n.victims {
-		if v.Gang != nil && q.may[i] && !v.Gang.maySpare(v.Role, 1) && !mayLeaveWhole(v.Gang, wish) {
+		if v.Gang != nil && q.may[i] && !v.Gang.maySpare(v.Role, 1) && !mayLeaveWhole(v.Gang, q.wish) {
 			q.may[i] = false
 		}
 	}
+	leaving, _, _ := q.listLeaving(q.gone)
+	for _, v := range leaving {
+		if v.node == n {
+			q.gone[v.position], q.may[v.position] = true, false
+		}
+	}
 	return q
+}
+
+func (q *question) noteGang(v *Victim) {
+	if v.Gang != nil && !slices.Contains(q.gangs, v.Gang) {
+		q.gangs = append(q.gangs, v.Gang)
+	}
 }
 
 func isExhausted(budgets []*Budget) bool {
@@ -58,9 +76,9 @@ func mayLeaveWhole(g *Gang, wish *Wish) bool {
 	return !g.Stays && !slices.ContainsFunc(g.Members, func(v *Victim) bool { return !wish.mayEvict(v) || isExhausted(v.Budgets) })
 }
 
-// fitsWithout reports whether the wish fits the node without these pods.
+// fitsWithout reports whether the pods fit the node without these victims.
 func (q *question) fitsWithout(gone []bool) bool {
-	*q.steps--
+	*q.steps -= len(q.pods)
 	if !q.hasAmounts(gone) {
 		return false
 	}
@@ -70,7 +88,11 @@ func (q *question) fitsWithout(gone []bool) bool {
 
 // hasAmounts reports whether all resources but devices are enough.
 func (q *question) hasAmounts(gone []bool) bool {
-	for r, want := range q.wish.Takes {
+	for r := range q.wish.Takes {
+		want := int64(0)
+		for _, p := range q.pods {
+			want += p.Takes[r]
+		}
 		if want <= 0 {
 			continue
 		}
@@ -90,20 +112,40 @@ func (q *question) hasAmounts(gone []bool) bool {
 	return true
 }
 
-// placeWithout returns what the wish gets of the devices without these pods, and whether they are
-// enough.
-func (q *question) placeWithout(gone []bool) (sharing.Placement, bool) {
-	if q.wish.Request == nil {
-		return sharing.Placement{}, true
-	}
+// placeWithout returns what the pods get of the devices without these victims, one after the other,
+// and whether all get something.
+func (q *question) placeWithout(gone []bool) (placements []sharing.Placement, fits bool) {
 	q.scratch = append(q.scratch[:0], q.views...)
 	for d := range q.scratch {
 		if slices.ContainsFunc(q.holders[d], func(i int) bool { return gone[i] }) {
 			q.scratch[d] = q.views[d].WithShares(q.sharesWithout(d, gone))
 		}
 	}
-	placement, refused := place.Place(q.scratch, q.wish.Request, q.wish.Backends, q.wish.Policy)
-	return placement, !refused.Refused()
+	for i, p := range q.pods {
+		if p.Request == nil {
+			placements = append(placements, sharing.Placement{})
+			continue
+		}
+		placement, refused := place.Place(q.scratch, p.Request, p.Backends, p.Policy)
+		if refused.Refused() {
+			return nil, false
+		}
+		placements = append(placements, placement)
+		if i+1 < len(q.pods) {
+			q.noteInScratch(i, &placement)
+		}
+	}
+	return placements, true
+}
+
+// noteInScratch has the views show what the i-th pod gets.
+func (q *question) noteInScratch(i int, p *sharing.Placement) {
+	owner := sharing.Owner(fmt.Sprint("pod ", i))
+	for d := range q.scratch {
+		if v := &q.scratch[d]; p.Uses(v.Device.ID) {
+			*v = v.With(owner, p)
+		}
+	}
 }
 
 // sharesWithout returns the shares on a device that are left without these pods.
@@ -118,9 +160,10 @@ func (q *question) sharesWithout(d int, gone []bool) []sharing.Held {
 	return left
 }
 
-// listLeaving returns all pods that leave with these: if too few of a gang are left, all of it. It
-// returns false if they may not leave.
+// listLeaving returns all pods that leave with these and with the others: if too few of a gang are
+// left, all of it. It returns false if they may not leave.
 func (q *question) listLeaving(gone []bool) (all []*Victim, cost Cost, ok bool) {
+	all = slices.Clone(q.others)
 	for i, leaves := range gone {
 		if leaves {
 			all = append(all, q.victims[i])
@@ -135,7 +178,7 @@ func (q *question) listLeaving(gone []bool) (all []*Victim, cost Cost, ok bool) 
 		}
 		cost.Gangs++
 		for _, v := range g.Members {
-			if v.node != q.Node || !gone[v.position] {
+			if !slices.Contains(all, v) {
 				all = append(all, v)
 			}
 		}

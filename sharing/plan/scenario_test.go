@@ -43,6 +43,7 @@ type special struct {
 
 // wants is what a pod of priority 100 asks for.
 type wants struct {
+	pods              int // alike, 0 for one
 	devices, gib, cpu int
 	exclude           int // a node
 	numa              bool
@@ -184,6 +185,50 @@ func limitScenarios() map[string]scenario {
 	}
 }
 
+// teamScenarios are about pods that start together.
+func teamScenarios() map[string]scenario {
+	return map[string]scenario{
+		"one pod leaves for two rather than one for each": {
+			nodes: []string{"a", "b:12 c:12 | d"},
+			pods:  map[string]special{"a": {age: 3000}, "d": {isProtected: true}},
+			wish:  wants{pods: 2, devices: 1, gib: 12}, leave: "n1 n1: a",
+		},
+		"room that is there is used first": {
+			nodes: []string{"a", "b | "},
+			pods:  map[string]special{"b": {priority: 50}},
+			wish:  wants{pods: 2, devices: 1}, leave: "n1 n2: a",
+		},
+		"nobody leaves unless there is room for all": {
+			nodes: []string{"a", "b"},
+			pods:  map[string]special{"b": {isProtected: true}},
+			wish:  wants{pods: 2, devices: 1}, leave: "no: room for 1 of 2",
+		},
+		"a gang that leaves makes room on all its nodes": {
+			nodes: []string{"a", "b", "c", "d"},
+			gangs: map[string]int{"g": 2},
+			pods:  map[string]special{"a": {gang: "g"}, "d": {gang: "g"}, "b": {priority: 50}, "c": {priority: 50}},
+			wish:  wants{pods: 2, devices: 1}, leave: "n1 n4: a d",
+		},
+		"only as many members leave as the gang can spare": {
+			nodes: []string{"a", "b", "c", "d"},
+			gangs: map[string]int{"g": 2},
+			pods:  map[string]special{"a": {gang: "g", age: 60}, "b": {gang: "g", age: 60}, "c": {gang: "g", age: 60}},
+			wish:  wants{pods: 2, devices: 1}, leave: "n1 n4: a d",
+		},
+		"a budget counts all that leave": {
+			nodes:   []string{"a", "b", "c"},
+			budgets: map[string]int{"web": 1},
+			pods:    map[string]special{"a": {budget: "web", age: 60}, "b": {budget: "web", age: 60}},
+			wish:    wants{pods: 2, devices: 1}, leave: "n1 n3: a c",
+		},
+		"several pods on one node": {
+			nodes: []string{"a | b | c | d", "e | f"},
+			pods:  map[string]special{"d": {priority: 50}, "a": {age: 60}},
+			wish:  wants{pods: 3, devices: 1}, leave: "n1 n1 n1: a b c",
+		},
+	}
+}
+
 func TestWhoHasToLeave(t *testing.T) {
 	all := podScenarios()
 	maps.Copy(all, gangScenarios())
@@ -202,6 +247,18 @@ func TestWhoHasToLeave(t *testing.T) {
 	}
 }
 
+func TestWhoHasToLeaveForPodsThatStartTogether(t *testing.T) {
+	for name, s := range teamScenarios() {
+		t.Run(name, func(t *testing.T) {
+			w, wish := s.build(t)
+			p, no := plan.FindTogether(w, slices.Repeat([]*plan.Wish{wish}, s.wish.pods))
+			if got := describe(w, &p, no); got != s.leave {
+				t.Errorf("%s; want %s", got, s.leave)
+			}
+		})
+	}
+}
+
 // describe is an answer as a scenario says it.
 func describe(w *plan.World, p *plan.Plan, no *plan.No) string {
 	if no == nil {
@@ -210,7 +267,15 @@ func describe(w *plan.World, p *plan.Plan, no *plan.No) string {
 			names = append(names, string(v.Owner))
 		}
 		slices.Sort(names)
-		return fmt.Sprintf("%s: %s", w.Nodes[p.Node].Name, strings.Join(names, " "))
+		var nodes []string
+		for _, place := range p.Places {
+			nodes = append(nodes, w.Nodes[place.Node].Name)
+		}
+		slices.Sort(nodes)
+		return fmt.Sprintf("%s: %s", strings.Join(nodes, " "), strings.Join(names, " "))
+	}
+	if no.Of > 0 {
+		return fmt.Sprintf("no: room for %d of %d", no.Fit, no.Of)
 	}
 	var parts []string
 	for o, name := range map[plan.Obstacle]string{

@@ -83,17 +83,23 @@ type Wish struct {
 	Excluded []bool
 }
 
-// Plan is what makes a pod fit.
+// Plan is what makes pods fit.
 type Plan struct {
-	// Node is the position of the node.
-	Node int
-	// Placement is what the pod gets of its devices.
-	Placement sharing.Placement
+	// Places has the place of each pod that waits.
+	Places []Place
 	// Evict are the pods that leave, on any node.
 	Evict []*Victim
 	Cost  Cost
 	// Proven says that no plan costs less.
 	Proven bool
+}
+
+// Place is where a pod goes.
+type Place struct {
+	// Node is the position of the node.
+	Node int
+	// Placement is what the pod gets of its devices.
+	Placement sharing.Placement
 }
 
 // NewNode makes a node of its devices, what is left and what there is in all of each other
@@ -131,7 +137,7 @@ func NewNode(name string, views []sharing.View, free, capacity []int64, victims 
 // Fits reports whether the wish fits a node without evictions.
 func (n *Node) Fits(w *Wish) bool {
 	steps := 0
-	return newQuestion(n, w, &steps).fitsWithout(make([]bool, len(n.victims)))
+	return newQuestion(n, []*Wish{w}, nil, &steps).fitsWithout(make([]bool, len(n.victims)))
 }
 
 // mayEvict reports whether a pod may be evicted for the wish, as far as its priority says.

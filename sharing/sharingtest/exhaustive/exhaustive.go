@@ -23,9 +23,24 @@ type Held struct {
 // the placer: what may exist together is written down here a second time, from the definition of
 // the modes and of when containers run.
 func Fits(devices []sharing.Device, held []Held, pod *sharing.PodRequest) bool {
-	o := oracle{devices: devices, pod: pod}
+	return FitTogether(devices, held, []*sharing.PodRequest{pod})
+}
+
+// FitTogether reports whether all pods fit devices at the same time beside the shares of others.
+func FitTogether(devices []sharing.Device, held []Held, pods []*sharing.PodRequest) bool {
+	if len(pods) == 0 {
+		return true
+	}
+	o := oracle{devices: devices, pod: pods[0]}
 	for _, h := range held {
 		o.others = append(o.others, occupant{device: h.Device, container: -1, kind: h.Kind, share: h.Share})
+	}
+	o.then = func(own []occupant) bool {
+		with := slices.Clone(held)
+		for _, x := range own {
+			with = append(with, Held{Device: x.device, Kind: x.kind, Share: x.share})
+		}
+		return FitTogether(devices, with, pods[1:])
 	}
 	return o.fitsInAnyMode()
 }
@@ -34,6 +49,8 @@ type oracle struct {
 	devices []sharing.Device
 	others  []occupant
 	pod     *sharing.PodRequest
+	// then says whether shares of the whole pod will do.
+	then func(own []occupant) bool
 }
 
 // occupant is one share on one device, held by a container of kind.
@@ -74,7 +91,7 @@ func (o *oracle) fitsInAnyMode() bool {
 // container c, and then the rest. Mode is what the pod is confined to, if it is.
 func (o *oracle) assignShares(c, n, d int, own []occupant, mode sharing.Mode) bool {
 	if c == len(o.pod.Requests) {
-		return true
+		return o.then(own)
 	}
 	req := &o.pod.Requests[c]
 	if n == req.Count {

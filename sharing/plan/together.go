@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	// stepsPerPod is how many questions more are asked for each pod of several.
+	stepsPerPod = 200
+	// mostSums is how many sums are weighed to prove a plan for several pods.
+	mostSums = 1_000_000
+)
+
+// FindTogether returns a cheap plan for pods that start together, or why there is none. They have
+// the same level. Pods that are the same *Wish may take each other's place.
+//
+// Pod after pod gets the node where it costs the least then: on a node with several of them, room
+// is made for all at once. Of different pods, those go first for which the fewest nodes will do;
+// then it is tried the other way round. For pods that are alike, combinations of nodes that cost
+// less are looked for.
+func FindTogether(w *World, pods []*Wish) (Plan, *No) {
+	if len(pods) == 1 {
+		return Find(w, pods[0])
+	}
+	t := newTogether(w, pods)
+	best, no := t.tryOrder(t.hardestFirst())
+	if len(t.cheap) > 1 {
+		reversed := t.hardestFirst()
+		slices.Reverse(reversed)
+		if p, alsoNo := t.tryOrder(reversed); alsoNo == nil && (no != nil || p.Cost.Compare(best.Cost) < 0) {
+			best, no = p, nil
+		}
+	}
+	return best, no
+}
+
+// tryOrder gives nodes to the pods in an order.
+func (t *together) tryOrder(order []int) (Plan, *No) {
+	t.used, t.order, t.cost = map[int]*usedNode{}, nil, Cost{}
+	for fit, i := range order {
+		if !t.addPod(i, t.pods[i]) {
+			return Plan{}, t.explainNo(t.pods[i], fit)
+		}
+	}
+	exact := t.isAlike() && t.improveSums()
+	t.improveNodes()
+	plan, ok := t.plan()
+	if !ok {
+		return Plan{}, &No{Fit: len(order) - 1, Of: len(order)}
+	}
+	plan.Proven = exact || plan.Cost == Cost{}
+	return plan, nil
+}
+
+// hardestFirst returns the pods in the order of how many nodes may have room for them.
+func (t *together) hardestFirst() (order []int) {
+	for i := range t.pods {
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(len(t.cheap[t.pods[i]]), len(t.cheap[t.pods[j]])) })
+	return order
+}
+
+// together is a plan for several pods while it is made.
+type together struct {
+	world *World
+	pods  []*Wish
+	steps int
+	// used are the nodes that pods have been given, cheap is where each kind of pod may go, the
+	// cheapest first.
+	used  map[int]*usedNode
+	order []int // the used nodes as they were given
+	cheap map[*Wish][]candidate
+	cost  Cost
+	// isCoupled says that what one node costs depends on who leaves others.
+	isCoupled bool
+}
+
+// usedNode is the pods that a node is given and who leaves it for them.
+type usedNode struct {
+	pods  []int // by position
+	gone  []bool
+	cost  Cost
+	exact bool
+	// next is the answer if one more pod of a kind comes, nil if it is not known.
+	next    *answer
+	nextFor *Wish
+}
+
+func newTogether(w *World, pods []*Wish) *together {
+	t := &together{world: w, pods: pods, steps: mostStepsInAll + stepsPerPod*len(pods), cheap: map[*Wish][]candidate{}}
+	for _, p := range pods {
+		if t.cheap[p] == nil {
+			t.cheap[p] = listCandidates(w, p)
+		}
+	}
+	for _, n := range w.Nodes {
+		t.isCoupled = t.isCoupled || slices.ContainsFunc(n.victims, func(v *Victim) bool {
+			return pods[0].mayEvict(v) && (v.Gang != nil || len(v.Budgets) > 0)
+		})
+	}
+	return t
+}
+
+// ask returns the cheapest way to make pods fit a node. Where nodes depend on each other, its cost
+// is that of all nodes.
+func (t *together) ask(n int, pods []*Wish) *answer {
+	var others []*Victim
+	if t.isCoupled {
+		for _, i := range t.order {
+			if i != n {
+				others = append(others, t.chosenOn(i)...)
+			}
+		}
+	}
+	steps := min(mostSteps, max(t.steps, 2*len(pods)))
+	before := steps
+	a := newQuestion(t.world.Nodes[n], pods, others, &steps).findCheapest(Cost{}, false)
+	t.steps -= before - steps
+	return &a
+}
+
+// chosenOn returns the pods that leave a node for those that it is given.
+func (t *together) chosenOn(n int) (chosen []*Victim) {
+	for i, leaves := range t.used[n].gone {
+		if leaves {
+			chosen = append(chosen, t.world.Nodes[n].victims[i])
+		}
+	}
+	return chosen
+}
+
+// podsOn returns the pods that a node is given, and one more if it is not nil.
+func (t *together) podsOn(n int, more *Wish) (pods []*Wish) {
+	if u := t.used[n]; u != nil {
+		for _, i := range u.pods {
+			pods = append(pods, t.pods[i])
+		}
+	}
+	if more != nil {
+		pods = append(pods, more)
+	}
+	return pods
+}
+
+// addPod gives the i-th pod the node where it costs the least. It returns false if there is none.
+func (t *together) addPod(i int, p *Wish) bool {
+	var best Cost
+	var chosen *answer
+	node := -1
+	note := func(n int, a *answer, total Cost) {
+		if a.set != nil && (chosen == nil || total.Compare(best) < 0) {
+			best, chosen, node = total, a, n
+		}
+	}
+	for _, n := range t.order {
+		if p.excludesNode(n) {
+			continue
+		}
+		u := t.used[n]
+		if u.next == nil || u.nextFor != p || t.isCoupled {
+			u.next, u.nextFor = t.ask(n, t.podsOn(n, p)), p
+		}
+		note(n, u.next, t.totalWith(n, u.next))
+	}
+	for _, c := range t.cheap[p] {
+		if chosen != nil && t.cost.plus(c.least).Compare(best) >= 0 {
+			break
+		}
+		if t.used[c.node] == nil {
+			a := t.ask(c.node, []*Wish{p})
+			note(c.node, a, t.totalWith(c.node, a))
+		}
+	}
+	if chosen == nil {
+		return false
+	}
+	t.give(node, i, chosen)
+	t.cost = best
+	return true
+}
+
+// totalWith returns what all nodes cost with an answer for one of them.
+func (t *together) totalWith(n int, a *answer) Cost {
+	u := t.used[n]
+	switch {
+	case t.isCoupled:
+		return a.cost
+	case u == nil:
+		return t.cost.plus(a.cost)
+	}
+	return t.cost.minus(u.cost).plus(a.cost)
+}
+
+// give gives a node one more pod.
+func (t *together) give(n, i int, a *answer) {
+	u := t.used[n]
+	if u == nil {
+		u = &usedNode{exact: true}
+		t.used[n] = u
+		t.order = append(t.order, n)
+	}
+	u.pods = append(u.pods, i)
+	u.gone, u.cost, u.next = slices.Clone(a.set), a.cost, nil
+	u.exact = u.exact && a.exact
+}
+
+// improveNodes looks once more who has to leave each node, now that it is known who leaves others.
+func (t *together) improveNodes() {
+	if !t.isCoupled {
+		return
+	}
+	for _, n := range t.order {
+		if a := t.ask(n, t.podsOn(n, nil)); a.set != nil && a.cost.Compare(t.cost) < 0 {
+			t.used[n].gone, t.cost = a.set, a.cost
+		}
+	}
+}
+
+// plan returns what was found. It returns false if the pods may not leave together.
+func (t *together) plan() (Plan, bool) {
+	p := Plan{Places: make([]Place, len(t.pods))}
+	var all []*Victim
+	for _, n := range t.order {
+		all = append(all, t.chosenOn(n)...)
+	}
+	for _, n := range t.order {
+		q := newQuestion(t.world.Nodes[n], t.podsOn(n, nil), all, &t.steps)
+		placements, fits := q.placeWithout(q.gone)
+		if !fits {
+			return Plan{}, false
+		}
+		for k, i := range t.used[n].pods {
+			p.Places[i] = Place{Node: n, Placement: placements[k]}
+		}
+	}
+	q := newQuestion(t.world.Nodes[t.order[0]], t.pods[:1], all, &t.steps)
+	var ok bool
+	p.Evict, p.Cost, ok = q.listLeaving(make([]bool, len(q.victims)))
+	return p, ok
+}
+
+// explainNo returns why there is no room for the i-th pod.
+func (t *together) explainNo(p *Wish, i int) *No {
+	if _, no := Find(t.world, p); no != nil {
+		return no
+	}
+	no := &No{Fit: i, Of: len(t.pods), Proven: t.isAlike() && t.isCounted()}
+	for _, u := range t.used {
+		no.Proven = no.Proven && u.exact
+	}
+	return no
+}
+
+// isAlike reports whether all pods are alike, and nodes do not depend on each other.
+func (t *together) isAlike() bool { return !t.isCoupled && len(t.cheap) == 1 }
+
+// isCounted reports whether a number of pods fits a node if and only if it fits one after the
+// other: each takes one device, or whole ones, wherever they are.
+func (t *together) isCounted() bool {
+	p := t.pods[0]
+	if p.Request == nil {
+		return true
+	}
+	if !p.hasOneRequest() {
+		return false
+	}
+	req := &p.Request.Requests[0]
+	takesWhole := (req.Memory.Whole() || req.Exclusive()) && !p.Request.OneNUMA
+	return (req.Count == 1 || takesWhole) && !slices.ContainsFunc(t.cheap[p], func(c candidate) bool {
+		return t.world.Nodes[c.node].hasPartitions()
+	})
+}
+
+// hasPartitions reports whether a device of the node is cut into partitions.
+func (n *Node) hasPartitions() bool {
+	for d := range n.views {
+		if n.views[d].Partitioned() {
+			return true
+		}
+	}
+	return false
+}
