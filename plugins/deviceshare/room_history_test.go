@@ -49,7 +49,7 @@ func classOf(pod string) int {
 	return slices.Index([]string{"l", "h", "t"}, pod[:1])
 }
 
-// arrive makes a pod, or a gang of two, of some priority.
+// arrive makes a pod, or a gang of two or three, of some priority.
 func (h *roomHistory) arrive() {
 	class := h.random.IntN(3)
 	if h.random.IntN(2) == 0 {
@@ -57,7 +57,7 @@ func (h *roomHistory) arrive() {
 	}
 	h.names++
 	group := fmt.Sprintf("%s%d", []string{"l", "h", "t"}[class], h.names)
-	members := 1 + h.random.IntN(5)/4
+	members := []int{1, 1, 1, 2, 3}[h.random.IntN(5)]
 	minimum := int32(members)
 	if class == 0 && h.random.IntN(3) == 0 {
 		minimum = 0

@@ -10,27 +10,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
-	"volcano.sh/volcano/pkg/scheduler/framework"
-	"volcano.sh/volcano/pkg/scheduler/metrics"
 
 	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/sharing/plan"
 )
 
 const (
-	// maxPlanned is for how many pods a session looks for victims at most, on maxNodes in all: on
+	// maxPlanned is for how many jobs a session looks for victims at most, on maxNodes in all: on
 	// large clusters for fewer.
 	maxPlanned = 64
 	maxNodes   = 32_000
-	// maxTrials is how many plans are tried for one pod: other plugins may refuse what a plan says.
+	// maxTrials is how many plans are tried for one job: other plugins may refuse what a plan says.
 	maxTrials = 8
+	// podsAsOne is how many more pods of a job take as long as one job.
+	podsAsOne = 16
 )
 
 // preemption is one run of the action preempt with our choice of victims.
 type preemption struct {
 	*session
 	room *Room
-	// left is for how many more pods it looks for victims.
+	// left is for how many more jobs it looks for victims.
 	left int
 	// hopeless are kinds of pods, or queues with a priority, for which no evictions help in this
 	// session.
@@ -47,7 +47,7 @@ func (r *Room) preemptByPlans() (victims map[api.JobID][]holds.Victim, others bo
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
 	for _, job := range r.fromResumed(p.starvingJobs()) {
 		switch {
-		case p.left == 0:
+		case p.left <= 0:
 			r.resumeAt = cmp.Or(r.resumeAt, job.UID)
 		case !r.MayEvictFor(job.UID):
 		case !p.canPlanFor(job):
@@ -84,10 +84,10 @@ func (s *session) starvingJobs() (jobs []*api.JobInfo) {
 	return jobs
 }
 
-// canPlanFor reports whether plans are made for a job: one that can start with one more pod. Its
-// queue has to admit the pod, and no pod has claims of devices or a network topology.
+// canPlanFor reports whether plans are made for a job: its queue has to admit each pod, and no pod
+// has claims of devices or a network topology.
 func (s *session) canPlanFor(job *api.JobInfo) bool {
-	if job.ContainsNetworkTopology() || job.MinAvailable-job.ReadyTaskNum()-job.WaitingTaskNum() > 1 {
+	if job.ContainsNetworkTopology() || len(job.MinSubJobs) > 0 {
 		return false
 	}
 	for _, t := range s.waitingTasks(job) {
@@ -98,11 +98,20 @@ func (s *session) canPlanFor(job *api.JobInfo) bool {
 	return true
 }
 
-// makeRoomFor makes room for one pod of a job: first by evicting pods of other jobs of its queue,
-// then by less important ones of the job itself.
+// makeRoomFor makes room for the pods that a job needs to start: for several, all at once or none.
+// For one of them it does so first by evicting pods of other jobs of its queue, then by less
+// important ones of the job itself.
 func (p *preemption) makeRoomFor(job *api.JobInfo) {
-	for _, t := range p.inTaskOrder(job) {
-		if mayPreempt(t) && (p.makeRoom(job, t, false) || p.makeRoom(job, t, true)) {
+	tasks := p.inTaskOrder(job)
+	if missing := missingTasks(job, tasks); len(missing) > 1 {
+		if !slices.ContainsFunc(missing, func(t *api.TaskInfo) bool { return !mayPreempt(t) }) {
+			p.makeRoom(job, missing, false)
+		}
+		return
+	}
+	for _, t := range tasks {
+		one := []*api.TaskInfo{t}
+		if mayPreempt(t) && (p.makeRoom(job, one, false) || p.makeRoom(job, one, true)) {
 			return
 		}
 	}
@@ -127,62 +136,57 @@ func compareBy[T any](comesBefore func(x, y any) bool, x, y T) int {
 	return 0
 }
 
-// makeRoom finds out who has to leave for a pod, and has the session see them as leaving and the
-// pod in its place. It returns false if no evictions help.
-func (p *preemption) makeRoom(job *api.JobInfo, t *api.TaskInfo, inJob bool) bool {
+// makeRoom finds out who has to leave for pods that start together, and has the session see them as
+// leaving and the pods in their place. It returns false if no evictions help.
+func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) bool {
 	level := fmt.Sprintf("%s %d", job.Queue, job.Priority)
-	kind := level + " " + p.lookOf(t)
-	if inJob {
-		level, kind = string(t.UID), string(t.UID)
+	kind := level
+	for _, t := range tasks {
+		kind += " " + p.lookOf(t)
 	}
-	if p.hopeless[level] || p.hopeless[kind] || p.left == 0 {
+	if inJob {
+		level, kind = string(tasks[0].UID), string(tasks[0].UID)
+	}
+	if p.hopeless[level] || p.hopeless[kind] || p.left <= 0 {
 		return false
 	}
-	w := p.worldFor(job, t, inJob)
+	w := p.worldFor(job, tasks, inJob)
 	if w == nil {
 		p.hopeless[level] = true
 		return false
 	}
-	p.left--
-	if p.PrePredicateFn(t) != nil {
+	p.left -= 1 + len(tasks)/podsAsOne
+	if !w.excludeNodes() {
 		return false
 	}
-	w.excludeNodes()
 	for range maxTrials {
-		found, no := plan.Find(&w.cluster, &w.wish)
+		found, no := plan.FindTogether(&w.cluster, w.pods)
 		if no != nil {
-			klog.V(3).InfoS("No evictions help a pod", "pod", nameOf(t), "nodes", no.String(), "budgets", no.Budgets, "proven", no.Proven)
-			p.hopeless[kind] = true
-			return false
+			klog.V(3).InfoS("No evictions help a job", "job", job.UID, "pods", len(tasks), "nodes", no.String(), "budgets", no.Budgets, "proven", no.Proven)
+			break
 		}
+		places := w.placesOf(&found, tasks)
 		if len(found.Evict) == 0 {
-			if p.fitsWithoutEvictions(job, t, w.NodeList[found.Node]) {
+			if p.fitWithoutEvictions(job, places) {
 				return false
 			}
 			w.excludeRoomy()
 			continue
 		}
 		victims := w.tasksOf(found.Evict)
-		if vetoed := p.vetoedBy(t, victims); len(vetoed) > 0 {
-			p.dropVetoed(w, t, vetoed)
+		if vetoed := p.vetoedBy(tasks[0], victims); len(vetoed) > 0 {
+			p.dropVetoed(w, tasks[0], vetoed)
 			continue
 		}
-		if p.tryPlan(job, t, w.NodeList[found.Node], victims) {
-			p.noteEvictions(w, found.Node, found.Evict)
+		refused := p.tryPlan(job, places, victims)
+		if refused < 0 {
+			p.noteEvictions(w, &found)
 			return true
 		}
-		w.wish.Excluded[found.Node] = true
+		w.pods[refused].Excluded[found.Places[refused].Node] = true
 	}
 	p.hopeless[kind] = true
 	return false
-}
-
-// fitsWithoutEvictions reports whether all plugins agree that a task has room on a node, now or
-// when pods have left that are leaving already: then allocate places it.
-func (p *preemption) fitsWithoutEvictions(job *api.JobInfo, t *api.TaskInfo, n *api.NodeInfo) bool {
-	stmt := framework.NewStatement(p.Session)
-	defer p.undoTrial(stmt, holds.Job(job.UID))
-	return p.tryInSession(stmt, t, n, nil) == ""
 }
 
 // lookOf is equal for tasks that every node answers alike.
@@ -227,59 +231,4 @@ func (p *preemption) dropVetoed(w *world, t *api.TaskInfo, vetoed []*api.TaskInf
 	}
 	w.removeKept(kept)
 	p.world = nil // the next pod may be refused others
-}
-
-// tryPlan has the session see victims as leaving and a task in its place, if all plugins agree.
-// What it does is neither committed nor discarded, but undone if they do not.
-func (p *preemption) tryPlan(job *api.JobInfo, t *api.TaskInfo, n *api.NodeInfo, victims []*api.TaskInfo) bool {
-	metrics.UpdatePreemptionVictimsCount(len(victims))
-	metrics.RegisterPreemptionAttempts()
-	stmt := framework.NewStatement(p.Session)
-	if why := p.tryInSession(stmt, t, n, victims); why != "" || !p.JobPipelined(job) {
-		klog.V(3).InfoS("A plan is refused", "pod", nameOf(t), "node", n.Name, "why", why)
-		p.undoTrial(stmt, holds.Job(job.UID))
-		return false
-	}
-	now := p.room.now()
-	for _, v := range victims {
-		p.victims[job.UID] = append(p.victims[job.UID], victimOf(v, n.Name, "preempt", now))
-	}
-	p.room.book.Keep(p.holdOf(job.UID, p.victims[job.UID], now))
-	return true
-}
-
-// tryInSession tries a plan in the session. It returns why it cannot be, "" if it can.
-func (p *preemption) tryInSession(stmt *framework.Statement, t *api.TaskInfo, n *api.NodeInfo, victims []*api.TaskInfo) (why string) {
-	for _, v := range victims {
-		if err := stmt.Evict(v, "make room"); err != nil {
-			return err.Error()
-		}
-	}
-	p.devices.JudgeFuture(true)
-	defer p.devices.JudgeFuture(false)
-	if !hasFutureRoom(t, n) {
-		return "the sums of the node have no room"
-	}
-	if err := p.PrePredicateFn(t); err != nil {
-		return err.Error()
-	}
-	if err := p.PredicateForAllocateAction(t, n); err != nil {
-		return err.Error()
-	}
-	if err := stmt.Pipeline(t, n.Name, true); err != nil {
-		_ = stmt.UnPipeline(t)
-		return err.Error()
-	}
-	if !p.devices.IsPromised(t) {
-		return "the devices of the node have no room"
-	}
-	return ""
-}
-
-// victimOf returns a task that an action evicts for a place on a node, as a hold knows it.
-func victimOf(t *api.TaskInfo, node, action string, now int64) holds.Victim {
-	return holds.Victim{
-		Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: t.NodeName, For: node, Action: action,
-		Deadline: now + graceOf(t.Pod) + overdueAfter,
-	}
 }

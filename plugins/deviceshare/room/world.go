@@ -21,15 +21,17 @@ import (
 // trialWorkers is how many workers ask nodes at once whether they may take a pod.
 const trialWorkers = 16
 
-// world is a session as the planner sees it for one pod.
+// world is a session as the planner sees it for pods that start together.
 type world struct {
 	*session
 	cluster plan.World
-	wish    plan.Wish
-	job     *api.JobInfo
-	task    *api.TaskInfo
-	// inJob says that pods of the job itself are evicted, and not those of other jobs of its queue.
-	inJob bool
+	// pods are what each of them asks for, equal if they are alike. kinds has one of each kind.
+	pods  []*plan.Wish
+	kinds map[*plan.Wish]*api.TaskInfo
+	job   *api.JobInfo
+	// inJobOf is the task for which pods of its own job are evicted, nil if it is those of other jobs
+	// of the queue.
+	inJobOf *api.TaskInfo
 	// wall is the time of day in seconds.
 	wall      int64
 	resources []string
@@ -43,52 +45,61 @@ type world struct {
 	asked bool
 }
 
-// gang is a job of which pods may be evicted.
-type gang struct {
-	plan.Gang
-	running int
-	roles   []string
-}
-
-// worldFor returns the world for a pod that may evict pods of other jobs of its queue, or of its
+// worldFor returns the world for pods that may evict pods of other jobs of its queue, or of its
 // job. It is nil if no pod is less important.
-func (p *preemption) worldFor(job *api.JobInfo, t *api.TaskInfo, inJob bool) *world {
-	resources := resourcesOf(t)
+func (p *preemption) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) *world {
+	resources := resourcesOf(tasks)
 	w := p.world
 	if w == nil || inJob || w.job.Queue != job.Queue || w.job.Priority != job.Priority || !slices.Equal(w.resources, resources) {
-		w = &world{session: p.session, job: job, task: t, inJob: inJob, wall: p.room.wall(), resources: resources, kept: map[api.TaskID]bool{}}
+		w = &world{session: p.session, job: job, wall: p.room.wall(), resources: resources, kept: map[api.TaskID]bool{}}
+		if p.world = w; inJob {
+			w.inJobOf, p.world = tasks[0], nil
+		}
 		if w.rankPriorities(); len(w.levels) == 0 {
+			p.world = nil
 			return nil
 		}
 		w.buildNodes(p.room.readBudgets())
-		if p.world = w; inJob {
-			p.world = nil
-		}
 	}
-	w.job, w.task = job, t
-	w.wish, _ = p.devices.Wish(t)
-	w.wish.Takes, w.wish.Level = w.amountsOf(t.InitResreq), plan.Levels
+	w.job = job
+	w.describePods(tasks)
 	return w
 }
 
-// noteEvictions brings the world up to date with a plan that was carried out on a node.
-func (p *preemption) noteEvictions(w *world, n int, evicted []*plan.Victim) {
-	hasBudget := slices.ContainsFunc(evicted, func(v *plan.Victim) bool { return len(v.Budgets) > 0 })
-	if w != p.world || hasBudget || w.hasGangOn(w.NodeList[n]) {
-		p.world = nil // more than one node has changed
-		return
+// describePods notes what pods ask for.
+func (w *world) describePods(tasks []*api.TaskInfo) {
+	w.pods, w.kinds = nil, map[*plan.Wish]*api.TaskInfo{}
+	known := map[string]*plan.Wish{}
+	for _, t := range tasks {
+		look := w.lookOf(t)
+		if known[look] == nil {
+			wish, _ := w.devices.Wish(t)
+			wish.Takes, wish.Level = w.amountsOf(t.InitResreq), plan.Levels
+			known[look], w.kinds[&wish] = &wish, t
+		}
+		w.pods = append(w.pods, known[look])
 	}
-	w.cluster.Nodes[n] = w.buildNode(w.NodeList[n])
 }
 
-// hasGangOn reports whether members of gangs on a node may be evicted.
-func (w *world) hasGangOn(n *api.NodeInfo) bool {
-	for _, t := range n.Tasks {
-		if w.gangs[t.Job] != nil {
-			return true
-		}
+// placesOf returns where a plan has tasks go.
+func (w *world) placesOf(found *plan.Plan, tasks []*api.TaskInfo) (places []place) {
+	for i, t := range tasks {
+		places = append(places, place{t, w.NodeList[found.Places[i].Node]})
 	}
-	return false
+	return places
+}
+
+// noteEvictions brings the world up to date with a plan that was carried out.
+func (p *preemption) noteEvictions(w *world, found *plan.Plan) {
+	hasBudget := slices.ContainsFunc(found.Evict, func(v *plan.Victim) bool { return len(v.Budgets) > 0 })
+	hasGang := slices.ContainsFunc(found.Places, func(at plan.Place) bool { return w.hasGangOn(w.NodeList[at.Node]) })
+	if w != p.world || hasBudget || hasGang {
+		p.world = nil // more than these nodes have changed
+		return
+	}
+	for _, at := range found.Places {
+		w.cluster.Nodes[at.Node] = w.buildNode(w.NodeList[at.Node])
+	}
 }
 
 // removeKept takes tasks out of the world that other plugins keep.
@@ -99,8 +110,10 @@ func (w *world) removeKept(kept map[api.TaskID]bool) {
 
 // excludeRoomy excludes the nodes that have room without evictions: other plugins refuse them.
 func (w *world) excludeRoomy() {
-	for i, n := range w.cluster.Nodes {
-		w.wish.Excluded[i] = w.wish.Excluded[i] || n.Fits(&w.wish)
+	for wish := range w.kinds {
+		for i, n := range w.cluster.Nodes {
+			wish.Excluded[i] = wish.Excluded[i] || n.Fits(wish)
+		}
 	}
 }
 
@@ -112,13 +125,15 @@ func (w *world) tasksOf(victims []*plan.Victim) (tasks []*api.TaskInfo) {
 	return tasks
 }
 
-// resourcesOf returns the names of what a task asks for.
-func resourcesOf(t *api.TaskInfo) (names []string) {
-	for _, name := range t.InitResreq.ResourceNames() {
-		names = append(names, string(name))
+// resourcesOf returns the names of what tasks ask for.
+func resourcesOf(tasks []*api.TaskInfo) (names []string) {
+	for _, t := range tasks {
+		for _, name := range t.InitResreq.ResourceNames() {
+			names = append(names, string(name))
+		}
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // amountsOf returns how much there is of the resources that the pod asks for. It counts in whole
@@ -131,18 +146,31 @@ func (w *world) amountsOf(r *api.Resource) []int64 {
 	return amounts
 }
 
-// excludeNodes finds the nodes that refuse the pod whoever leaves. PrePredicateFn has run for it.
-func (w *world) excludeNodes() {
-	w.wish.Excluded = make([]bool, len(w.NodeList))
+// excludeNodes finds the nodes that refuse the pods whoever leaves. It returns false if one of them
+// cannot go anywhere.
+func (w *world) excludeNodes() bool {
+	for wish, t := range w.kinds {
+		if w.PrePredicateFn(t) != nil {
+			return false
+		}
+		wish.Excluded = w.nodesThatRefuse(t)
+	}
+	return true
+}
+
+// nodesThatRefuse returns which nodes refuse a task whoever leaves. PrePredicateFn has run for it.
+func (w *world) nodesThatRefuse(t *api.TaskInfo) []bool {
+	refuse := make([]bool, len(w.NodeList))
 	allowed := map[string]bool{}
-	for _, n := range w.FilterOutUnschedulableAndUnresolvableNodesForTask(w.task) {
+	for _, n := range w.FilterOutUnschedulableAndUnresolvableNodesForTask(t) {
 		allowed[n.Name] = true
 	}
 	workqueue.ParallelizeUntil(context.Background(), trialWorkers, len(w.NodeList), func(i int) {
 		n := w.NodeList[i]
-		w.wish.Excluded[i] = !allowed[n.Name] || !w.IsUsable(n.Name) || !isInShard(w.Session, n) || !w.devices.Serves(w.task, n) ||
-			w.PredicateForPreemptAction(w.task, n) != nil
+		refuse[i] = !allowed[n.Name] || !w.IsUsable(n.Name) || !isInShard(w.Session, n) || !w.devices.Serves(t, n) ||
+			w.PredicateForPreemptAction(t, n) != nil
 	})
+	return refuse
 }
 
 // rankPriorities ranks the priorities of those that may be evicted. Of too many, the lowest count
@@ -150,7 +178,7 @@ func (w *world) excludeNodes() {
 func (w *world) rankPriorities() {
 	known := map[int32]bool{}
 	jobs := w.Jobs
-	if w.inJob {
+	if w.inJobOf != nil {
 		jobs = map[api.JobID]*api.JobInfo{w.job.UID: w.job}
 	}
 	for _, job := range jobs {
@@ -174,8 +202,8 @@ func (w *world) priorityAsVictim(t *api.TaskInfo) (priority int32, may bool) {
 	switch {
 	case job == nil || !canBeEvicted(w.Session, t) || !t.Preemptable || isUntouchable(t.Pod) || w.kept[t.UID]:
 		return 0, false
-	case w.inJob:
-		return t.Priority, t.Job == w.job.UID && t.Priority < w.task.Priority
+	case w.inJobOf != nil:
+		return t.Priority, t.Job == w.job.UID && t.Priority < w.inJobOf.Priority
 	}
 	return job.Priority, job.Queue == w.job.Queue && job.UID != w.job.UID && job.Priority < w.job.Priority
 }
@@ -235,41 +263,4 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 		g.Members = append(g.Members, v)
 	}
 	return v
-}
-
-// gangOf returns the gang of a job, nil if its pods do not need each other. Pods that leave for one
-// of their own job do not count: it takes the place of one of them.
-func (w *world) gangOf(job *api.JobInfo) *gang {
-	if w.inJob || job.MinAvailable <= 1 {
-		return nil
-	}
-	g := w.gangs[job.UID]
-	if g != nil {
-		return g
-	}
-	g = &gang{}
-	g.Spare = int(max(0, job.ReadyTaskNum()-job.MinAvailable))
-	for _, status := range []api.TaskStatus{api.Bound, api.Binding, api.Running, api.Allocated} {
-		g.running += len(job.TaskStatusIndex[status])
-	}
-	if job.MinAvailable >= job.TaskMinAvailableTotal {
-		for _, role := range slices.Sorted(maps.Keys(job.TaskMinAvailable)) {
-			g.roles = append(g.roles, role)
-			g.Roles = append(g.Roles, max(0, readyOfRole(job, role)-int(job.TaskMinAvailable[role])))
-		}
-	}
-	w.gangs[job.UID] = g
-	return g
-}
-
-// readyOfRole returns how many tasks of a role count as ready.
-func readyOfRole(job *api.JobInfo, role string) (n int) {
-	for _, status := range []api.TaskStatus{api.Bound, api.Binding, api.Running, api.Allocated, api.Succeeded} {
-		for _, t := range job.TaskStatusIndex[status] {
-			if t.TaskRole == role {
-				n++
-			}
-		}
-	}
-	return n
 }
