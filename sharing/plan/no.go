@@ -39,6 +39,8 @@ type No struct {
 	// Fit is for how many of several pods there is a plan, and Of how many they are. Of is 0 if a
 	// pod finds no room even alone.
 	Fit, Of int
+	// QueueIsFull says that no pods can leave that free what the queue lacks, and there is room.
+	QueueIsFull bool
 	// Proven says that there is none. Else the search gave up.
 	Proven bool
 }
@@ -46,6 +48,9 @@ type No struct {
 // String says how many nodes have which obstacle.
 func (n *No) String() string {
 	var parts []string
+	if n.QueueIsFull {
+		parts = append(parts, "the queue is full")
+	}
 	if n.Of > 0 {
 		parts = append(parts, fmt.Sprintf("room for %d of %d pods", n.Fit, n.Of))
 	}

@@ -27,6 +27,8 @@ type cluster struct {
 	wish    clusterWish
 	// alike says that all pods cost the same.
 	alike bool
+	// victims are the pods as the product sees them, nil for the protected.
+	victims []*plan.Victim
 }
 
 type clusterNode struct {
@@ -326,6 +328,7 @@ func (c *cluster) world() (*plan.World, *plan.Wish) {
 		gangs[g] = c.gang(g)
 	}
 	victims := make([][]*plan.Victim, len(c.nodes))
+	c.victims = make([]*plan.Victim, len(c.pods))
 	for i := range c.pods {
 		p := &c.pods[i]
 		if p.isProtected {
@@ -343,6 +346,7 @@ func (c *cluster) world() (*plan.World, *plan.Wish) {
 			v.Gang.Members = append(v.Gang.Members, v)
 		}
 		victims[p.node] = append(victims[p.node], v)
+		c.victims[i] = v
 	}
 	w := &plan.World{}
 	wish := &plan.Wish{Request: c.wish.request, Backends: factory.New(), Policy: binpack(), Takes: []int64{c.wish.cpu}, Level: c.wish.level}

@@ -169,11 +169,18 @@ func (q *question) listLeaving(gone []bool) (all []*Victim, cost Cost, ok bool) 
 			all = append(all, q.victims[i])
 		}
 	}
-	for _, g := range q.gangs {
+	return closeGangs(all, q.gangs, q.wish)
+}
+
+// closeGangs adds to pods that leave the rest of each gang that has too few left then. It returns
+// what that costs, and false if they may not leave.
+func closeGangs(leaving []*Victim, gangs []*Gang, wish *Wish) (all []*Victim, cost Cost, ok bool) {
+	all = leaving
+	for _, g := range gangs {
 		if goesOn(g, all) {
 			continue
 		}
-		if !mayLeaveWhole(g, q.wish) {
+		if !mayLeaveWhole(g, wish) {
 			return nil, Cost{}, false
 		}
 		cost.Gangs++

@@ -29,7 +29,9 @@ type scenario struct {
 	gangs map[string]int
 	// budgets say how many of their pods may still leave.
 	budgets map[string]int
-	wish    wants
+	// lacks is how many pods have to leave the queue, which is full.
+	lacks int
+	wish  wants
 	// leave are the pods that have to leave, with the node that the wish gets, or "no: " and the
 	// reasons.
 	leave string
@@ -229,6 +231,45 @@ func teamScenarios() map[string]scenario {
 	}
 }
 
+// queueScenarios are about queues that are full.
+func queueScenarios() map[string]scenario {
+	return map[string]scenario{
+		"the least important pod of the queue leaves, though a device is free elsewhere": {
+			nodes: []string{"a | ", "b"},
+			pods:  map[string]special{"a": {priority: 50}},
+			lacks: 1, wish: wants{devices: 1}, leave: "n1: b",
+		},
+		"who makes room leaves the queue, too": {
+			nodes: []string{"a", "b"},
+			pods:  map[string]special{"a": {priority: 50}},
+			lacks: 1, wish: wants{devices: 1}, leave: "n2: b",
+		},
+		"for one large pod several small ones leave, wherever they are": {
+			nodes: []string{"a:12", "b:12", "c | "},
+			pods:  map[string]special{"c": {isProtected: true}},
+			lacks: 2, wish: wants{devices: 1}, leave: "n3: a b",
+		},
+		"nobody leaves if not enough of the queue may": {
+			nodes: []string{"a | ", "b"},
+			pods:  map[string]special{"a": {isProtected: true}},
+			lacks: 2, wish: wants{devices: 1}, leave: "no: the queue is full",
+		},
+	}
+}
+
+func TestWhoHasToLeaveAFullQueue(t *testing.T) {
+	for name, s := range queueScenarios() {
+		t.Run(name, func(t *testing.T) {
+			w, wish := s.build(t)
+			w.Lacks = []int64{int64(s.lacks)}
+			p, no := plan.FindTogether(w, []*plan.Wish{wish})
+			if got := describe(w, &p, no); got != s.leave {
+				t.Errorf("%s; want %s", got, s.leave)
+			}
+		})
+	}
+}
+
 func TestWhoHasToLeave(t *testing.T) {
 	all := podScenarios()
 	maps.Copy(all, gangScenarios())
@@ -273,6 +314,9 @@ func describe(w *plan.World, p *plan.Plan, no *plan.No) string {
 		}
 		slices.Sort(nodes)
 		return fmt.Sprintf("%s: %s", strings.Join(nodes, " "), strings.Join(names, " "))
+	}
+	if no.QueueIsFull {
+		return "no: the queue is full"
 	}
 	if no.Of > 0 {
 		return fmt.Sprintf("no: room for %d of %d", no.Fit, no.Of)
@@ -396,7 +440,7 @@ func readPods(inv *sharing.Inventory, text string) (order []string, requests map
 // victim is a pod as the planner sees it, nil if it is protected.
 func (b *builder) victim(name string) *plan.Victim {
 	s := b.pods[name]
-	v := &plan.Victim{Owner: sharing.Owner(name), Level: 1, Takes: []int64{1}, Grace: 30, Age: 600}
+	v := &plan.Victim{Owner: sharing.Owner(name), Level: 1, Takes: []int64{1}, Frees: []int64{1}, Grace: 30, Age: 600}
 	if s.priority > 0 {
 		v.Level = map[int]int{4: 4, 50: 10, 100: 15}[s.priority]
 	}

@@ -15,17 +15,27 @@ const (
 )
 
 // FindTogether returns a cheap plan for pods that start together, or why there is none. They have
-// the same level. Pods that are the same *Wish may take each other's place.
+// the same level. Pods that are the same *Wish may take each other's place. What the queue lacks has
+// to leave, too.
 //
 // Pod after pod gets the node where it costs the least then: on a node with several of them, room
 // is made for all at once. Of different pods, those go first for which the fewest nodes will do;
 // then it is tried the other way round. For pods that are alike, combinations of nodes that cost
 // less are looked for.
 func FindTogether(w *World, pods []*Wish) (Plan, *No) {
-	if len(pods) == 1 {
+	p, no := findPlaces(w, pods, nil)
+	if no != nil || w.hasEnough(p.Evict) {
+		return p, no
+	}
+	return coverLacks(w, pods, &p)
+}
+
+// findPlaces is FindTogether whatever the queue lacks. Some pods leave in any case.
+func findPlaces(w *World, pods []*Wish, base []*Victim) (Plan, *No) {
+	if len(pods) == 1 && len(base) == 0 {
 		return Find(w, pods[0])
 	}
-	t := newTogether(w, pods)
+	t := newTogether(w, pods, base)
 	best, no := t.tryOrder(t.hardestFirst())
 	if len(t.cheap) > 1 {
 		reversed := t.hardestFirst()
@@ -69,6 +79,8 @@ type together struct {
 	world *World
 	pods  []*Wish
 	steps int
+	// base are pods that leave in any case.
+	base []*Victim
 	// used are the nodes that pods have been given, cheap is where each kind of pod may go, the
 	// cheapest first.
 	used  map[int]*usedNode
@@ -90,11 +102,11 @@ type usedNode struct {
 	nextFor *Wish
 }
 
-func newTogether(w *World, pods []*Wish) *together {
-	t := &together{world: w, pods: pods, steps: mostStepsInAll + stepsPerPod*len(pods), cheap: map[*Wish][]candidate{}}
+func newTogether(w *World, pods []*Wish, base []*Victim) *together {
+	t := &together{world: w, pods: pods, base: base, isCoupled: len(base) > 0, steps: mostStepsInAll + stepsPerPod*len(pods), cheap: map[*Wish][]candidate{}}
 	for _, p := range pods {
 		if t.cheap[p] == nil {
-			t.cheap[p] = listCandidates(w, p)
+			t.cheap[p] = t.listCandidates(p)
 		}
 	}
 	for _, n := range w.Nodes {
@@ -105,10 +117,23 @@ func newTogether(w *World, pods []*Wish) *together {
 	return t
 }
 
+// listCandidates returns the nodes that may have room. Where pods leave in any case, it may cost
+// nothing.
+func (t *together) listCandidates(p *Wish) []candidate {
+	all := listCandidates(t.world, p)
+	for i := range all {
+		if slices.ContainsFunc(t.base, func(v *Victim) bool { return v.node == t.world.Nodes[all[i].node] }) {
+			all[i].least = Cost{}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return a.least.Compare(b.least) })
+	return all
+}
+
 // ask returns the cheapest way to make pods fit a node. Where nodes depend on each other, its cost
 // is that of all nodes.
 func (t *together) ask(n int, pods []*Wish) *answer {
-	var others []*Victim
+	others := slices.Clone(t.base)
 	if t.isCoupled {
 		for _, i := range t.order {
 			if i != n {
@@ -223,9 +248,13 @@ func (t *together) improveNodes() {
 // plan returns what was found. It returns false if the pods may not leave together.
 func (t *together) plan() (Plan, bool) {
 	p := Plan{Places: make([]Place, len(t.pods))}
-	var all []*Victim
+	all := slices.Clone(t.base)
 	for _, n := range t.order {
-		all = append(all, t.chosenOn(n)...)
+		for _, v := range t.chosenOn(n) {
+			if !slices.Contains(all, v) {
+				all = append(all, v)
+			}
+		}
 	}
 	for _, n := range t.order {
 		q := newQuestion(t.world.Nodes[n], t.podsOn(n, nil), all, &t.steps)
@@ -245,7 +274,7 @@ func (t *together) plan() (Plan, bool) {
 
 // explainNo returns why there is no room for the i-th pod.
 func (t *together) explainNo(p *Wish, i int) *No {
-	if _, no := Find(t.world, p); no != nil {
+	if _, no := Find(t.world, p); no != nil && len(t.base) == 0 {
 		return no
 	}
 	no := &No{Fit: i, Of: len(t.pods), Proven: t.isAlike() && t.isCounted()}

@@ -21,6 +21,9 @@ type team struct {
 	*cluster
 	times int
 	other []clusterWish
+	// lacks is what the queue lacks, and frees how much of it each pod frees.
+	lacks []int64
+	frees [][]int64
 }
 
 func (d dice) team() *team {
@@ -33,7 +36,28 @@ func (d dice) team() *team {
 		t.other = append(t.other, other)
 		t.times = min(t.times, 2)
 	}
+	if d.IntN(3) == 0 {
+		t.lacks = []int64{int64(d.IntN(4)), int64(d.oneOf(0, 0, 3, 5))}
+	}
+	for range t.pods {
+		t.frees = append(t.frees, []int64{int64(d.IntN(3)), int64(d.IntN(4))})
+	}
 	return t
+}
+
+// hasEnough reports whether these pods free what the queue lacks.
+func (t *team) hasEnough(m mask) bool {
+	for r, lacks := range t.lacks {
+		for i := range t.pods {
+			if m.has(i) {
+				lacks -= t.frees[i][r]
+			}
+		}
+		if lacks > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // all are the pods that wait.
@@ -118,7 +142,7 @@ func (t *team) fitTogether(pods []clusterWish, m mask, known map[string]bool) bo
 func (t *team) cheapest() (best price, found bool) {
 	known := map[string]bool{}
 	for m := range mask(1) << len(t.pods) {
-		if !t.mayLeave(m) {
+		if !t.mayLeave(m) || !t.hasEnough(m) {
 			continue
 		}
 		if p := t.priceOf(m); (!found || slices.Compare(p[:], best[:]) < 0) && t.fitTogether(t.all(), m, known) {
@@ -143,6 +167,12 @@ func (t *team) wishes(first *plan.Wish) (all []*plan.Wish) {
 func (t *team) check(tt *testing.T) (found, proven bool, evicted, least int64) {
 	tt.Helper()
 	w, wish := t.world()
+	w.Lacks = t.lacks
+	for i := range t.frees {
+		if v := t.victims[i]; v != nil {
+			v.Frees = t.frees[i]
+		}
+	}
 	p, no := plan.FindTogether(w, t.wishes(wish))
 	want, exists := t.cheapest()
 	if no != nil {
@@ -173,7 +203,7 @@ func nodesOf(p *plan.Plan) (nodes []int) {
 // that all pods get what they ask for.
 func (t *team) checkPlan(tt *testing.T, p *plan.Plan, m mask) {
 	tt.Helper()
-	if !t.mayLeave(m) || bits.OnesCount64(uint64(m)) != len(p.Evict) || len(p.Places) != len(t.all()) {
+	if !t.mayLeave(m) || !t.hasEnough(m) || bits.OnesCount64(uint64(m)) != len(p.Evict) || len(p.Places) != len(t.all()) {
 		tt.Fatalf("plan %v without %b: may leave %v\n%s", nodesOf(p), m, t.mayLeave(m), t)
 	}
 	ledgers := make([]*sharing.Ledger, len(t.nodes))
@@ -207,7 +237,7 @@ func (t *team) checkPlan(tt *testing.T, p *plan.Plan, m mask) {
 }
 
 func (t *team) String() string {
-	return fmt.Sprintf("%d times, and %+v\n%s", t.times, t.other, t.cluster)
+	return fmt.Sprintf("%d times, and %+v; lacks %v, frees %v\n%s", t.times, t.other, t.lacks, t.frees, t.cluster)
 }
 
 // Random clusters and up to three pods that start together, against all sets of pods, all nodes and

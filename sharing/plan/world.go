@@ -12,6 +12,9 @@ import (
 // World is a cluster as it will be when the pods that are leaving already are gone.
 type World struct {
 	Nodes []*Node
+	// Lacks is how much of each limited amount has to leave before the queue may have the pods that
+	// wait.
+	Lacks []int64
 }
 
 // Node is a node with what is on it. It is made by NewNode.
@@ -36,6 +39,8 @@ type Victim struct {
 	Level int
 	// Takes is what its leaving frees of each resource of the node.
 	Takes []int64
+	// Frees is what its leaving frees of each limited amount of the queue, nil for nothing.
+	Frees []int64
 	// Gang is the gang of a pod that runs together with others, nil for any other pod. Role is its
 	// position in Gang.Roles.
 	Gang *Gang
