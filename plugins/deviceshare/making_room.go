@@ -95,11 +95,25 @@ func (p *Plugin) Wish(t *api.TaskInfo) (plan.Wish, bool) {
 	if a == nil {
 		return plan.Wish{}, p.off == nil
 	}
-	if p.off != nil || a.served() == nil || p.limits.AwaitsLeaving(t, a.served()) || p.limits.Allowance(t, a.served()).Unavoidable() != nil {
+	if p.off != nil || a.served() == nil || p.limits.AwaitsLeaving(t, a.served()) {
 		return plan.Wish{}, false
 	}
 	return plan.Wish{Request: a.served(), Backends: p.backendsFor(a), Policy: p.policyFor(a)}, true
 }
+
+// Lacks implements room.Devices.
+func (p *Plugin) Lacks(tasks []*api.TaskInfo) []int64 {
+	requests := make([]*sharing.PodRequest, len(tasks))
+	for i, t := range tasks {
+		if a := p.rememberAsk(t); a != nil {
+			requests[i] = a.served()
+		}
+	}
+	return p.limits.Lacks(tasks, requests)
+}
+
+// Frees implements room.Devices.
+func (p *Plugin) Frees(t *api.TaskInfo) []int64 { return p.limits.Frees(t) }
 
 // Serves implements room.Devices.
 func (p *Plugin) Serves(t *api.TaskInfo, info *api.NodeInfo) bool {

@@ -111,7 +111,7 @@ func (j *judge) describeRefusal(a *ask, n *nodes.Node, r *sharing.Refusals) (tex
 // allowanceOn returns what a task may take on a node, when Volcano uses the node for it: at once,
 // or once others have left.
 func (j *judge) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *queues.Allowance {
-	if judgedNow(t, info) {
+	if !j.judgesFuture && judgedNow(t, info) {
 		return j.limits.AllowanceNow(t, a.served())
 	}
 	return j.limits.Allowance(t, a.served())

@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"deviceshare/sharing"
@@ -74,6 +75,35 @@ func BenchmarkFind(b *testing.B) {
 					b.Fatalf("%+v, %+v", p, no)
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkFindTogether plans for pods that start together, on full nodes of 8 devices.
+func BenchmarkFindTogether(b *testing.B) {
+	for _, c := range []struct {
+		name                   string
+		nodes, perDevice, pods int
+		request                sharing.Request
+	}{
+		{"250-times-8-devices-of-500-nodes", 500, 1, 250, sharingtest.Times(8, sharingtest.Ask("c", 0, 0))},
+		{"10-devices-of-500-nodes", 500, 1, 10, sharingtest.Ask("c", 0, 0)},
+		{"100-shares-of-500-nodes", 500, 10, 100, sharingtest.Ask("c", 20480, 0)},
+		{"8-times-8-devices-of-5000-nodes", 5000, 4, 8, sharingtest.Times(8, sharingtest.Ask("c", 0, 0))},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			w := fullCluster(b, sharing.HAMiCore, c.nodes, c.perDevice, 1)
+			wish := &plan.Wish{Request: sharingtest.Pod("wish", c.request), Backends: factory.New(), Policy: binpack(), Takes: []int64{1}, Level: 9}
+			proven := false
+			b.ResetTimer()
+			for b.Loop() {
+				p, no := plan.FindTogether(w, slices.Repeat([]*plan.Wish{wish}, c.pods))
+				if no != nil {
+					b.Fatalf("%+v", no)
+				}
+				proven = p.Proven
+			}
+			b.Logf("proven: %v", proven)
 		})
 	}
 }

@@ -100,7 +100,7 @@ func (b *byDevice) searchWithBlocks(blocks uint64) {
 	if !ok || b.bound && base.Compare(b.best) >= 0 {
 		return
 	}
-	if slices.ContainsFunc(all, func(v *Victim) bool { return v.node == b.Node && !gone[v.position] }) {
+	if slices.ContainsFunc(all, func(v *Victim) bool { return b.isHere(v) && !gone[v.position] }) {
 		b.noteOpen(base) // the price of a pod would count twice
 		return
 	}

@@ -138,33 +138,33 @@ func (w *World) sparePods(p *Plan, pods []*Wish) {
 		if !ok || len(all) != len(less) || !w.hasEnough(less) {
 			continue
 		}
-		if places, fits := w.placeAgain(p, pods, less); fits {
+		if places, fits := w.placeAgain(p, pods, less, v); fits {
 			p.Places, p.Evict, p.Cost = places, less, cost
 		}
 	}
 }
 
-// placeAgain returns the places of a plan when only these pods leave, and whether all pods fit.
-func (w *World) placeAgain(p *Plan, pods []*Wish, leaving []*Victim) (places []Place, fits bool) {
-	places = slices.Clone(p.Places)
-	on := map[int][]int{}
-	for i := range places {
-		on[places[i].Node] = append(on[places[i].Node], i)
+// placeAgain returns the places of a plan when one pod stays and these leave, and whether all fit.
+func (w *World) placeAgain(p *Plan, pods []*Wish, leaving []*Victim, stays *Victim) (places []Place, fits bool) {
+	var which []int
+	var wishes []*Wish
+	for i := range p.Places {
+		if w.Nodes[p.Places[i].Node].isHere(stays) {
+			which, wishes = append(which, i), append(wishes, pods[i])
+		}
 	}
-	for n, which := range on {
-		var wishes []*Wish
-		for _, i := range which {
-			wishes = append(wishes, pods[i])
-		}
-		steps := mostSteps
-		q := newQuestion(w.Nodes[n], wishes, leaving, &steps)
-		placements, fits := q.placeWithout(q.gone)
-		if !fits || !q.hasAmounts(q.gone) {
-			return nil, false
-		}
-		for k, i := range which {
-			places[i].Placement = placements[k]
-		}
+	if len(which) == 0 {
+		return p.Places, true
+	}
+	steps := mostSteps
+	q := newQuestion(w.Nodes[p.Places[which[0]].Node], wishes, leaving, &steps)
+	placements, fits := q.placeWithout(q.gone)
+	if !fits || !q.hasAmounts(q.gone) {
+		return nil, false
+	}
+	places = slices.Clone(p.Places)
+	for k, i := range which {
+		places[i].Placement = placements[k]
 	}
 	return places, true
 }

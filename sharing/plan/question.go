@@ -49,7 +49,7 @@ func newQuestion(n *Node, pods []*Wish, others []*Victim, steps *int) *question 
 	}
 	leaving, _, _ := q.listLeaving(q.gone)
 	for _, v := range leaving {
-		if v.node == n {
+		if n.isHere(v) {
 			q.gone[v.position], q.may[v.position] = true, false
 		}
 	}
@@ -147,6 +147,24 @@ func (q *question) noteInScratch(i int, p *sharing.Placement) {
 		}
 	}
 }
+
+// nodeAfter returns the node with the pods and without these victims.
+func (q *question) nodeAfter(gone []bool) *Node {
+	n := *q.Node
+	if placements, _ := q.placeWithout(gone); len(placements) > 0 {
+		q.noteInScratch(len(placements)-1, &placements[len(placements)-1])
+	}
+	n.views, n.free = slices.Clone(q.scratch), slices.Clone(n.free)
+	for _, p := range q.pods {
+		for r := range p.Takes {
+			n.free[r] -= p.Takes[r]
+		}
+	}
+	return &n
+}
+
+// isHere reports whether a pod is on the node.
+func (n *Node) isHere(v *Victim) bool { return v.node.Name == n.Name }
 
 // sharesWithout returns the shares on a device that are left without these pods.
 func (q *question) sharesWithout(d int, gone []bool) []sharing.Held {

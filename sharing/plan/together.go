@@ -9,14 +9,18 @@ import (
 
 const (
 	// stepsPerPod is how many questions more are asked for each pod of several.
-	stepsPerPod = 200
+	stepsPerPod = 1000
+	// mostAtOnce is for how many pods of one node, and among how many victims, all is weighed again
+	// when one more comes. Else those that leave for the pods before leave in any case.
+	mostAtOnce        = 4
+	mostVictimsAtOnce = 24
 	// mostSums is how many sums are weighed to prove a plan for several pods.
 	mostSums = 1_000_000
 )
 
 // FindTogether returns a cheap plan for pods that start together, or why there is none. They have
-// the same level. Pods that are the same *Wish may take each other's place. What the queue lacks has
-// to leave, too.
+// the same level. Pods that are the same *Wish may take each other's place. What the queue lacks
+// has to leave, too.
 //
 // Pod after pod gets the node where it costs the least then: on a node with several of them, room
 // is made for all at once. Of different pods, those go first for which the fewest nodes will do;
@@ -58,6 +62,9 @@ func (t *together) tryOrder(order []int) (Plan, *No) {
 	exact := t.isAlike() && t.improveSums()
 	t.improveNodes()
 	plan, ok := t.plan()
+	if ok && !exact {
+		t.world.sparePods(&plan, t.pods)
+	}
 	if !ok {
 		return Plan{}, &No{Fit: len(order) - 1, Of: len(order)}
 	}
@@ -87,8 +94,16 @@ type together struct {
 	order []int // the used nodes as they were given
 	cheap map[*Wish][]candidate
 	cost  Cost
+	// fresh are answers about nodes without pods.
+	fresh map[freshKey]*answer
 	// isCoupled says that what one node costs depends on who leaves others.
 	isCoupled bool
+}
+
+// freshKey is a node and a kind of pod.
+type freshKey struct {
+	node int
+	pod  *Wish
 }
 
 // usedNode is the pods that a node is given and who leaves it for them.
@@ -100,10 +115,12 @@ type usedNode struct {
 	// next is the answer if one more pod of a kind comes, nil if it is not known.
 	next    *answer
 	nextFor *Wish
+	// after is the node with these pods, nil if it is not known.
+	after *Node
 }
 
 func newTogether(w *World, pods []*Wish, base []*Victim) *together {
-	t := &together{world: w, pods: pods, base: base, isCoupled: len(base) > 0, steps: mostStepsInAll + stepsPerPod*len(pods), cheap: map[*Wish][]candidate{}}
+	t := &together{world: w, pods: pods, base: base, isCoupled: len(base) > 0, steps: mostStepsInAll + stepsPerPod*len(pods), cheap: map[*Wish][]candidate{}, fresh: map[freshKey]*answer{}}
 	for _, p := range pods {
 		if t.cheap[p] == nil {
 			t.cheap[p] = t.listCandidates(p)
@@ -122,7 +139,7 @@ func newTogether(w *World, pods []*Wish, base []*Victim) *together {
 func (t *together) listCandidates(p *Wish) []candidate {
 	all := listCandidates(t.world, p)
 	for i := range all {
-		if slices.ContainsFunc(t.base, func(v *Victim) bool { return v.node == t.world.Nodes[all[i].node] }) {
+		if slices.ContainsFunc(t.base, t.world.Nodes[all[i].node].isHere) {
 			all[i].least = Cost{}
 		}
 	}
@@ -133,6 +150,46 @@ func (t *together) listCandidates(p *Wish) []candidate {
 // ask returns the cheapest way to make pods fit a node. Where nodes depend on each other, its cost
 // is that of all nodes.
 func (t *together) ask(n int, pods []*Wish) *answer {
+	steps := min(mostSteps, max(t.steps, 2*len(pods)))
+	before := steps
+	a := newQuestion(t.world.Nodes[n], pods, t.othersThan(n), &steps).findCheapest(Cost{}, false)
+	t.steps -= before - steps
+	return &a
+}
+
+// askFresh is ask for a node without pods and the first one.
+func (t *together) askFresh(n int, p *Wish) *answer {
+	key := freshKey{n, p}
+	if t.isCoupled || t.fresh[key] == nil {
+		t.fresh[key] = t.ask(n, []*Wish{p})
+	}
+	return t.fresh[key]
+}
+
+// askForOneMore is ask for a node with its pods and one more.
+func (t *together) askForOneMore(n int, p *Wish) *answer {
+	u, node := t.used[n], t.world.Nodes[n]
+	if len(u.pods) < mostAtOnce && len(node.victims) <= mostVictimsAtOnce {
+		return t.ask(n, t.podsOn(n, p))
+	}
+	if u.after == nil {
+		u.after = newQuestion(node, t.podsOn(n, nil), t.othersThan(n), &t.steps).nodeAfter(u.gone)
+	}
+	steps := min(mostSteps, max(t.steps, 2))
+	before := steps
+	q := newQuestion(u.after, []*Wish{p}, t.othersThan(n), &steps)
+	for i, leaves := range u.gone {
+		q.gone[i], q.may[i] = q.gone[i] || leaves, q.may[i] && !leaves
+	}
+	a := q.findCheapest(Cost{}, false)
+	a.exact = false
+	t.steps -= before - steps
+	return &a
+}
+
+// othersThan returns who leaves in any case, and where nodes depend on each other, who leaves for
+// the pods of all nodes but one.
+func (t *together) othersThan(n int) []*Victim {
 	others := slices.Clone(t.base)
 	if t.isCoupled {
 		for _, i := range t.order {
@@ -141,11 +198,7 @@ func (t *together) ask(n int, pods []*Wish) *answer {
 			}
 		}
 	}
-	steps := min(mostSteps, max(t.steps, 2*len(pods)))
-	before := steps
-	a := newQuestion(t.world.Nodes[n], pods, others, &steps).findCheapest(Cost{}, false)
-	t.steps -= before - steps
-	return &a
+	return others
 }
 
 // chosenOn returns the pods that leave a node for those that it is given.
@@ -187,7 +240,7 @@ func (t *together) addPod(i int, p *Wish) bool {
 		}
 		u := t.used[n]
 		if u.next == nil || u.nextFor != p || t.isCoupled {
-			u.next, u.nextFor = t.ask(n, t.podsOn(n, p)), p
+			u.next, u.nextFor = t.askForOneMore(n, p), p
 		}
 		note(n, u.next, t.totalWith(n, u.next))
 	}
@@ -196,7 +249,7 @@ func (t *together) addPod(i int, p *Wish) bool {
 			break
 		}
 		if t.used[c.node] == nil {
-			a := t.ask(c.node, []*Wish{p})
+			a := t.askFresh(c.node, p)
 			note(c.node, a, t.totalWith(c.node, a))
 		}
 	}
@@ -229,7 +282,7 @@ func (t *together) give(n, i int, a *answer) {
 		t.order = append(t.order, n)
 	}
 	u.pods = append(u.pods, i)
-	u.gone, u.cost, u.next = slices.Clone(a.set), a.cost, nil
+	u.gone, u.cost, u.next, u.after = slices.Clone(a.set), a.cost, nil, nil
 	u.exact = u.exact && a.exact
 }
 

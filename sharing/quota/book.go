@@ -159,6 +159,41 @@ func (b *Book) findShortage(ask *Ask, now bool, gone []sharing.Owner) (Shortage,
 	return Shortage{}, false
 }
 
+// Lacks returns by how much each limit would be exceeded if pods got what is asked for later, 0
+// where it would not: the limits of the queue, then those of the queues above.
+func (b *Book) Lacks(ask *Ask) (lacks []int64) {
+	gone := append([]sharing.Owner{ask.Owner}, ask.Gone...)
+	for _, name := range b.hierarchy.queueChain(ask.Queue) {
+		for i := range b.hierarchy.bounds[name] {
+			l := &b.hierarchy.bounds[name][i]
+			asked := ask.Amounts.sumFor(&l.Limit)
+			if asked == 0 {
+				lacks = append(lacks, 0)
+				continue
+			}
+			lacks = append(lacks, max(0, b.usedByQueue(name, &l.Limit, false, gone)+asked-l.Amount))
+		}
+	}
+	return lacks
+}
+
+// Frees returns what the end of a pod frees of what each limit is about, in the order of Lacks for
+// a queue.
+func (b *Book) Frees(o sharing.Owner, queue string) (frees []int64) {
+	e := b.entries[o]
+	above := b.hierarchy.queueChain(e.queue)
+	for _, name := range b.hierarchy.queueChain(queue) {
+		for i := range b.hierarchy.bounds[name] {
+			freed := int64(0)
+			if e.tenure != Leaves && slices.Contains(above, name) {
+				freed = e.amounts.sumFor(&b.hierarchy.bounds[name][i].Limit)
+			}
+			frees = append(frees, freed)
+		}
+	}
+	return frees
+}
+
 // Deserves returns the limit by which a queue does not deserve what a pod asks for: it must not
 // take that from other queues. A queue deserves what it is guaranteed, and whatever it has no
 // number for. Pods that leave do not count: they are no reason to leave other queues alone.

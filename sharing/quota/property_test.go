@@ -70,6 +70,19 @@ func (c *cluster) fits(asks row, leaving map[string]bool, but quota.Tenure) bool
 	return true
 }
 
+// isCovered reports whether the end of some pods frees what a queue lacks.
+func isCovered(b *quota.Book, lacks []int64, gone []sharing.Owner, queue string) bool {
+	for i := range lacks {
+		for _, o := range gone {
+			lacks[i] -= b.Frees(o, queue)[i]
+		}
+		if lacks[i] > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func TestRandomHierarchiesAgreeWithADumbSum(t *testing.T) {
 	refused, admitted := 0, 0
 	for seed := range uint64(300) {
@@ -112,6 +125,10 @@ func TestRandomHierarchiesAgreeWithADumbSum(t *testing.T) {
 			}
 			if no && (short.Excess() <= 0 || short.Excess() != short.Used+short.Asked-short.Limit.Amount || !strings.Contains(short.String(), short.Queue)) {
 				t.Fatalf("seed %d step %d: %+v", seed, step, short)
+			}
+			lacks := b.Lacks(&quota.Ask{Owner: sharing.Owner(asks.owner), Queue: queueName(asks.queue), Amounts: takes})
+			if got, want := isCovered(b, lacks, gone, queueName(asks.queue)), c.fits(asks, leaving, quota.Leaves); got != want {
+				t.Fatalf("seed %d step %d: lacks %v, covered by %v: %v, want %v", seed, step, lacks, gone, got, want)
 			}
 			if no {
 				refused++

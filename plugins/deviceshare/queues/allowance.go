@@ -33,6 +33,30 @@ func (l *Limits) Allowance(t *api.TaskInfo, req *sharing.PodRequest, gone ...*ap
 	return w
 }
 
+// Lacks returns by how much tasks of one job would exceed each limit of their queue together, once
+// the pods that are leaving are gone; nil if no limit concerns them. Requests are what they ask
+// for.
+func (l *Limits) Lacks(tasks []*api.TaskInfo, requests []*sharing.PodRequest) []int64 {
+	if l == nil {
+		return nil
+	}
+	ask := quota.Ask{Queue: l.queueOf(tasks[0]), Gone: ownersOf(tasks)}
+	for _, req := range requests {
+		if req != nil {
+			ask.Amounts = ask.Amounts.Plus(quota.Asked(req, l.kinds))
+		}
+	}
+	return l.book.Lacks(&ask)
+}
+
+// Frees returns how much the end of a task frees of what each of these limits is about.
+func (l *Limits) Frees(t *api.TaskInfo) []int64 {
+	if l == nil {
+		return nil
+	}
+	return l.book.Frees(sharing.Owner(t.Pod.UID), l.queueOf(t))
+}
+
 // AllowanceNow returns what a task may take at once.
 func (l *Limits) AllowanceNow(t *api.TaskInfo, req *sharing.PodRequest) *Allowance {
 	w := l.Allowance(t, req)

@@ -5,6 +5,7 @@ package room
 import (
 	"cmp"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,18 +85,25 @@ func (s *session) starvingJobs() (jobs []*api.JobInfo) {
 	return jobs
 }
 
-// canPlanFor reports whether plans are made for a job: its queue has to admit each pod, and no pod
-// has claims of devices or a network topology.
+// canPlanFor reports whether plans are made for a job: nothing but devices may be short in its
+// queue, and no pod has claims of devices or a network topology.
 func (s *session) canPlanFor(job *api.JobInfo) bool {
 	if job.ContainsNetworkTopology() || len(job.MinSubJobs) > 0 {
 		return false
 	}
 	for _, t := range s.waitingTasks(job) {
-		if _, plannable := s.devices.Wish(t); !plannable || t.BestEffort || len(t.Pod.Spec.ResourceClaims) > 0 || !s.Allocatable(s.Queues[job.Queue], t) {
+		if _, plannable := s.devices.Wish(t); !plannable || t.BestEffort || len(t.Pod.Spec.ResourceClaims) > 0 {
+			return false
+		}
+		if !s.Allocatable(s.Queues[job.Queue], t) && !lacksAnything(s.devices.Lacks([]*api.TaskInfo{t})) {
 			return false
 		}
 	}
 	return true
+}
+
+func lacksAnything(lacks []int64) bool {
+	return slices.ContainsFunc(lacks, func(n int64) bool { return n > 0 })
 }
 
 // makeRoomFor makes room for the pods that a job needs to start: for several, all at once or none.
@@ -160,7 +168,11 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 		return false
 	}
 	for range maxTrials {
-		found, no := plan.FindTogether(&w.cluster, w.pods)
+		found, no, err := findPlan(&w.cluster, w.pods)
+		if err != nil {
+			klog.ErrorS(err, "Cannot plan evictions for a job", "job", job.UID)
+			break
+		}
 		if no != nil {
 			klog.V(3).InfoS("No evictions help a job", "job", job.UID, "pods", len(tasks), "nodes", no.String(), "budgets", no.Budgets, "proven", no.Proven)
 			break
@@ -187,6 +199,18 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 	}
 	p.hopeless[kind] = true
 	return false
+}
+
+// findPlan is plan.FindTogether whose faults are errors: a scheduler that ends in each session
+// places nobody.
+func findPlan(w *plan.World, pods []*plan.Wish) (found plan.Plan, no *plan.No, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("plan for %d pods on %d nodes: %v\n%s", len(pods), len(w.Nodes), fault, debug.Stack())
+		}
+	}()
+	found, no = plan.FindTogether(w, pods)
+	return found, no, nil
 }
 
 // lookOf is equal for tasks that every node answers alike.

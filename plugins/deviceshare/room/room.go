@@ -29,8 +29,12 @@ type Devices interface {
 	// gone.
 	JudgeFuture(bool)
 	// Wish returns what a task asks of devices, and false if no plan can be made for it: it cannot
-	// be served, or its queue has not enough left of them.
+	// be served, or waits for pods of its queue that are leaving already.
 	Wish(*api.TaskInfo) (plan.Wish, bool)
+	// Lacks returns how much more of each limited amount of devices the queue of some tasks would
+	// need for all of them, and Frees how much of each the end of a task of that queue frees.
+	Lacks([]*api.TaskInfo) []int64
+	Frees(*api.TaskInfo) []int64
 	// Serves reports whether a node may serve a task whoever leaves, as far as devices say.
 	Serves(*api.TaskInfo, *api.NodeInfo) bool
 	// Future returns the devices of a node as they will be when the pods that are leaving are gone,

@@ -29,8 +29,8 @@ type world struct {
 	pods  []*plan.Wish
 	kinds map[*plan.Wish]*api.TaskInfo
 	job   *api.JobInfo
-	// inJobOf is the task for which pods of its own job are evicted, nil if it is those of other jobs
-	// of the queue.
+	// inJobOf is the task for which pods of its own job are evicted, nil if it is those of other
+	// jobs of the queue.
 	inJobOf *api.TaskInfo
 	// wall is the time of day in seconds.
 	wall      int64
@@ -61,7 +61,7 @@ func (p *preemption) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 		}
 		w.buildNodes(p.room.readBudgets())
 	}
-	w.job = job
+	w.job, w.cluster.Lacks = job, p.devices.Lacks(tasks)
 	w.describePods(tasks)
 	return w
 }
@@ -92,8 +92,9 @@ func (w *world) placesOf(found *plan.Plan, tasks []*api.TaskInfo) (places []plac
 // noteEvictions brings the world up to date with a plan that was carried out.
 func (p *preemption) noteEvictions(w *world, found *plan.Plan) {
 	hasBudget := slices.ContainsFunc(found.Evict, func(v *plan.Victim) bool { return len(v.Budgets) > 0 })
+	isCovered := len(w.cluster.Lacks) > 0 && len(found.Evict) > 0
 	hasGang := slices.ContainsFunc(found.Places, func(at plan.Place) bool { return w.hasGangOn(w.NodeList[at.Node]) })
-	if w != p.world || hasBudget || hasGang {
+	if w != p.world || hasBudget || hasGang || isCovered {
 		p.world = nil // more than these nodes have changed
 		return
 	}
@@ -246,7 +247,7 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 	if !may {
 		return nil
 	}
-	v := &plan.Victim{Owner: sharing.Owner(t.Pod.UID), Level: w.levels[priority], Takes: w.amountsOf(t.Resreq), Grace: graceOf(t.Pod)}
+	v := &plan.Victim{Owner: sharing.Owner(t.Pod.UID), Level: w.levels[priority], Takes: w.amountsOf(t.Resreq), Frees: w.devices.Frees(t), Grace: graceOf(t.Pod)}
 	if started := t.Pod.Status.StartTime; started != nil {
 		v.Age = max(0, w.wall-started.Unix())
 	}
