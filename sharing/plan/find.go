@@ -59,7 +59,7 @@ func (q *question) planFor(n int, a answer) Plan {
 	p.Evict, _, _ = q.listLeaving(a.set)
 	placements, _ := q.placeWithout(a.set)
 	for i := range placements {
-		p.Places = append(p.Places, Place{Node: n, Placement: placements[i]})
+		p.Places, p.Order = append(p.Places, Place{Node: n, Placement: placements[i]}), append(p.Order, i)
 	}
 	return p
 }

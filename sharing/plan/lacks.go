@@ -148,7 +148,7 @@ func (w *World) sparePods(p *Plan, pods []*Wish) {
 func (w *World) placeAgain(p *Plan, pods []*Wish, leaving []*Victim, stays *Victim) (places []Place, fits bool) {
 	var which []int
 	var wishes []*Wish
-	for i := range p.Places {
+	for _, i := range p.Order {
 		if w.Nodes[p.Places[i].Node].isHere(stays) {
 			which, wishes = append(which, i), append(wishes, pods[i])
 		}

@@ -317,6 +317,7 @@ func (t *together) plan() (Plan, bool) {
 		}
 		for k, i := range t.used[n].pods {
 			p.Places[i] = Place{Node: n, Placement: placements[k]}
+			p.Order = append(p.Order, i)
 		}
 	}
 	q := newQuestion(t.world.Nodes[t.order[0]], t.pods[:1], all, &t.steps)

@@ -216,8 +216,9 @@ func (t *team) checkPlan(tt *testing.T, p *plan.Plan, m mask) {
 		}
 	}
 	on := make([][]clusterWish, len(t.nodes))
-	for i, wish := range t.all() {
-		place := &p.Places[i]
+	all := t.all()
+	for _, i := range p.Order {
+		wish, place := all[i], &p.Places[i]
 		on[place.Node] = append(on[place.Node], wish)
 		if wish.request == nil {
 			continue

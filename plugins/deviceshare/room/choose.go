@@ -162,12 +162,16 @@ func (s *session) dropFalsePromises(carriedOut map[api.JobID][]holds.Victim, bef
 	}
 }
 
-// holdOf returns the hold of a job whose tasks have places in this session.
+// holdOf returns the hold of a job whose tasks have places in this session, in the order in which
+// they were given: in another one, devices may not be enough.
 func (s *session) holdOf(j api.JobID, victims []holds.Victim, now int64) holds.Hold {
 	h := holds.Hold{Job: holds.Job(j), Priority: s.priorityOf(j), Since: now, Victims: victims}
 	for _, t := range s.Jobs[j].TaskStatusIndex[api.Pipelined] {
 		h.Slots = append(h.Slots, holds.Slot{Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: t.NodeName, Shape: s.shapeOf(t)})
 	}
-	slices.SortFunc(h.Slots, func(x, y holds.Slot) int { return cmp.Compare(x.Name, y.Name) })
+	given := func(slot holds.Slot) int {
+		return slices.IndexFunc(s.promised, func(t *api.TaskInfo) bool { return holds.Pod(t.Pod.UID) == slot.Pod })
+	}
+	slices.SortFunc(h.Slots, func(x, y holds.Slot) int { return cmp.Or(cmp.Compare(given(x), given(y)), cmp.Compare(x.Name, y.Name)) })
 	return h
 }

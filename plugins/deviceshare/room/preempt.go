@@ -195,7 +195,7 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 			p.noteEvictions(w, &found)
 			return true
 		}
-		w.pods[refused].Excluded[found.Places[refused].Node] = true
+		places[refused].wish.Excluded[places[refused].n] = true
 	}
 	p.hopeless[kind] = true
 	return false

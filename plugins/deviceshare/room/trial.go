@@ -11,12 +11,15 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 
 	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/sharing/plan"
 )
 
-// place is where a plan has a task go.
+// place is where a plan has a task go, for what it asks, on the n-th node.
 type place struct {
 	task *api.TaskInfo
+	wish *plan.Wish
 	node *api.NodeInfo
+	n    int
 }
 
 // fitWithoutEvictions reports whether all plugins agree that tasks have room, now or when pods have

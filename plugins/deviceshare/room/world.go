@@ -81,10 +81,11 @@ func (w *world) describePods(tasks []*api.TaskInfo) {
 	}
 }
 
-// placesOf returns where a plan has tasks go.
+// placesOf returns where a plan has tasks go, in the order in which they get their devices.
 func (w *world) placesOf(found *plan.Plan, tasks []*api.TaskInfo) (places []place) {
-	for i, t := range tasks {
-		places = append(places, place{t, w.NodeList[found.Places[i].Node]})
+	for _, i := range found.Order {
+		n := found.Places[i].Node
+		places = append(places, place{task: tasks[i], wish: w.pods[i], node: w.NodeList[n], n: n})
 	}
 	return places
 }
