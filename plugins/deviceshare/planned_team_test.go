@@ -136,14 +136,19 @@ func TestAPlanForPodsThatStartTogetherThatOtherPluginsRefuseIsMadeForOtherNodes(
 
 // In the other order, the small pod would take the empty device, in this session or a later one.
 func TestPodsKeepTheirPlacesInTheOrderInWhichTheyFit(t *testing.T) {
-	small := podOf("new0", "team", asks{number: 1, memory: 4000})
-	small.Annotations[wire.UserPolicy] = "spread"
-	l := newLab(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("low", 0), important("high", "team", 2), small, podOf("new1", "team", asks{number: 1}),
-		sparedPod(on(t, "stays", "low", "n1", 0, 5000)), withGrace(on(t, "goes", "low", "n1", 1, 0), 4))
-	for range 10 {
-		l.tick()
-	}
-	if evicted := l.evictions(); !slices.Equal(evicted, []string{"goes"}) || !l.isBound("new0") || !l.isBound("new1") {
-		t.Errorf("evicted %v; told %q and %q", evicted, l.status.message("new0"), l.status.message("new1"))
+	for restartAt := range 4 {
+		small := podOf("new0", "team", asks{number: 1, memory: 4000})
+		small.Annotations[wire.UserPolicy] = "spread"
+		l := newLab(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("low", 0), important("high", "team", 2), small, podOf("new1", "team", asks{number: 1}),
+			sparedPod(on(t, "stays", "low", "n1", 0, 5000)), withGrace(on(t, "goes", "low", "n1", 1, 0), 4))
+		for second := range 10 {
+			if second > 0 && second == restartAt {
+				l.restart()
+			}
+			l.tick()
+		}
+		if evicted := l.evictions(); !slices.Equal(evicted, []string{"goes"}) || !l.isBound("new0") || !l.isBound("new1") {
+			t.Errorf("restarted in second %d (0 for never): evicted %v; told %q and %q", restartAt, evicted, l.status.message("new0"), l.status.message("new1"))
+		}
 	}
 }

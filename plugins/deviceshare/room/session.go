@@ -176,8 +176,21 @@ func (s *session) evictVictims(stmt *framework.Statement, h *holds.Hold) {
 }
 
 // applyHold binds the pods of a hold if they fit now, or else keeps their places in this session.
-// It returns why it cannot, "" if it can.
+// It returns why it cannot, "" if it can. After a restart it is not known in which order the pods
+// fit: both are tried.
 func (s *session) applyHold(h *holds.Hold) (why string) {
+	if why = s.applyInOrder(h); why == "" || len(h.Slots) < 2 {
+		return why
+	}
+	slices.Reverse(h.Slots)
+	if s.applyInOrder(h) == "" {
+		return ""
+	}
+	return why
+}
+
+// applyInOrder is applyHold for the order of the slots.
+func (s *session) applyInOrder(h *holds.Hold) (why string) {
 	if s.bindPods(h) {
 		h.Victims = nil // those that were not sent yet need not leave
 		return ""
