@@ -8,7 +8,9 @@
 //
 //	look ──► wanted? leading? ──► condition DisruptionTarget ──► wanted? ──► Eviction with the UID
 //	  ▲                                                                           │
-//	  └──────────── back-off ◄──────────────── any error that says nothing ◄──────┘
+//	  └──────────── back-off ◄──────────────── any error that says nothing ◄──────┤
+//	                                                                              ▼
+//	                                     the condition again: the Eviction API has replaced it
 //
 // Before each write it asks whether the victim still has to leave: the pod that wanted the room may
 // be gone meanwhile.

@@ -85,6 +85,8 @@ const (
 type order struct {
 	Eviction
 	client kubernetes.Interface
+	// evicted says that the API server has evicted the pod.
+	evicted bool
 }
 
 // New returns an evictor. Its workers start with the first order.
@@ -97,12 +99,12 @@ func New(lead Leadership, wishes Wishes, report Reporter) *Evictor {
 
 // Evict orders that a pod leave. To order it again changes nothing.
 func (e *Evictor) Evict(client kubernetes.Interface, v Eviction) {
-	e.enqueueOrder(key{v.UID, evict}, order{v, client})
+	e.enqueueOrder(key{v.UID, evict}, order{Eviction: v, client: client})
 }
 
 // ClearNomination orders that a pod which waits no longer names a node for which room is made.
 func (e *Evictor) ClearNomination(client kubernetes.Interface, pod types.NamespacedName, uid types.UID) {
-	e.enqueueOrder(key{uid, clearNomination}, order{Eviction{Pod: pod, UID: uid}, client})
+	e.enqueueOrder(key{uid, clearNomination}, order{Eviction: Eviction{Pod: pod, UID: uid}, client: client})
 }
 
 // Len returns how many orders have no answer yet.
@@ -148,6 +150,9 @@ func (e *Evictor) attemptOrder(k key) {
 	e.mu.Unlock()
 	if err := e.carryOut(k.kind, &o); err != nil {
 		klog.ErrorS(err, "Try again later", "pod", o.Pod, "failures", e.queue.NumRequeues(k)+1)
+		e.mu.Lock()
+		e.orders[k] = o
+		e.mu.Unlock()
 		e.queue.AddRateLimited(k)
 		return
 	}
@@ -159,7 +164,7 @@ func (e *Evictor) attemptOrder(k key) {
 
 // carryOut makes the calls of an order. An error says that the answer is not definite.
 func (e *Evictor) carryOut(k kind, o *order) error {
-	if k == evict && !e.wishes.IsWanted(o.UID) {
+	if k == evict && !o.evicted && !e.wishes.IsWanted(o.UID) {
 		return nil
 	}
 	until, done, err := e.lead.Begin()
@@ -172,32 +177,39 @@ func (e *Evictor) carryOut(k kind, o *order) error {
 	ctx, cancel = context.WithDeadline(ctx, until)
 	defer cancel()
 
-	pods := o.client.CoreV1().Pods(o.Pod.Namespace)
-	pod, err := pods.Get(ctx, o.Pod.Name, metav1.GetOptions{})
+	pod, isThere, err := readPod(ctx, o)
 	switch {
-	case apierrors.IsNotFound(err):
+	case !isThere || err != nil:
+		return err
+	case o.evicted:
+		_, err := e.writeReason(ctx, o, pod)
+		return err
+	case pod.DeletionTimestamp != nil:
 		return nil
-	case err != nil:
-		return fmt.Errorf("read pod %s: %w", o.Pod, err)
-	case pod.UID != o.UID || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod):
-		return nil
-	}
-	if k == clearNomination {
+	case k == clearNomination:
 		return e.clearNominatedNode(ctx, o, pod)
 	}
 	return e.evictPod(ctx, o, pod)
 }
 
-// evictPod says in the pod's status why it leaves, and evicts it: the API server deletes it unless
-// a PodDisruptionBudget forbids that.
-func (e *Evictor) evictPod(ctx context.Context, o *order, pod *corev1.Pod) error {
-	target := corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: o.Why,
+// readPod reads the pod of an order, and reports whether it is there and has not ended.
+func readPod(ctx context.Context, o *order) (pod *corev1.Pod, isThere bool, err error) {
+	pod, err = o.client.CoreV1().Pods(o.Pod.Namespace).Get(ctx, o.Pod.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("read pod %s: %w", o.Pod, err)
 	}
-	if pod = pod.DeepCopy(); podutil.UpdatePodCondition(&pod.Status, &target) {
-		if gone, err := e.updateStatus(ctx, o, pod); gone || err != nil {
-			return err
-		}
+	return pod, pod.UID == o.UID && !podutil.IsPodTerminal(pod), nil
+}
+
+// evictPod says in the pod's status why it leaves, and evicts it: the API server deletes it unless
+// a PodDisruptionBudget forbids that. It also replaces what the status says, so that is written
+// again.
+func (e *Evictor) evictPod(ctx context.Context, o *order, pod *corev1.Pod) error {
+	if gone, err := e.writeReason(ctx, o, pod); gone || err != nil {
+		return err
 	}
 	if !e.wishes.IsWanted(o.UID) {
 		return nil
@@ -212,8 +224,25 @@ func (e *Evictor) evictPod(ctx context.Context, o *order, pod *corev1.Pod) error
 	case err != nil: // 429 if a PodDisruptionBudget does not allow it now
 		return fmt.Errorf("evict pod %s: %w", o.Pod, err)
 	}
+	o.evicted = true
 	e.report.Tell(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: o.UID}, o.Event, o.Why)
-	return nil
+	pod, isThere, err := readPod(ctx, o)
+	if isThere && err == nil {
+		_, err = e.writeReason(ctx, o, pod)
+	}
+	return err
+}
+
+// writeReason has the pod's status say why it leaves. It reports whether the pod is gone.
+func (e *Evictor) writeReason(ctx context.Context, o *order, pod *corev1.Pod) (gone bool, err error) {
+	target := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: o.Why,
+	}
+	pod = pod.DeepCopy()
+	if !podutil.UpdatePodCondition(&pod.Status, &target) {
+		return false, nil
+	}
+	return e.updateStatus(ctx, o, pod)
 }
 
 // clearNominatedNode takes the nominated node from a pod that waits.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // bench is an evictor over a fake API server.
@@ -31,8 +32,10 @@ type bench struct {
 	told     []string
 	// underway is how many orders are being carried out, and most how many were at a time.
 	underway, most int
-	// failing is how many evictions still fail.
-	failing int
+	// failing is how many evictions still fail, and conflicts how many writes of pods that leave.
+	failing, conflicts int
+	// lasting pods have a grace period. The others are gone at once.
+	lasting bool
 	deletes []metav1.DeleteOptions
 	// written are the statuses that were written; atStatus runs before such a call is answered.
 	written  []corev1.PodStatus
@@ -49,9 +52,16 @@ func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
 	b.client = fake.NewClientset(objects...)
 	b.client.PrependReactor("create", "pods", b.answerEviction)
 	b.client.PrependReactor("update", "pods", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		pod, conflict := action.(k8stesting.UpdateAction).GetObject().(*corev1.Pod), false
 		b.set(func() {
-			b.written = append(b.written, action.(k8stesting.UpdateAction).GetObject().(*corev1.Pod).Status)
+			b.written = append(b.written, pod.Status)
+			if conflict = pod.DeletionTimestamp != nil && b.conflicts > 0; conflict {
+				b.conflicts--
+			}
 		})
+		if conflict {
+			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("the pod has changed"))
+		}
 		if b.atStatus != nil {
 			b.atStatus()
 		}
@@ -75,7 +85,19 @@ func (b *bench) answerEviction(action k8stesting.Action) (bool, runtime.Object, 
 		return true, nil, apierrors.NewTooManyRequests("a budget needs the pod", 10)
 	}
 	b.deletes = append(b.deletes, *eviction.DeleteOptions)
-	return true, nil, b.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", eviction.Name)
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	if !b.lasting {
+		return true, nil, b.client.Tracker().Delete(pods, "ns", eviction.Name)
+	}
+	object, err := b.client.Tracker().Get(pods, "ns", eviction.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	pod, now := object.(*corev1.Pod).DeepCopy(), metav1.Now()
+	pod.DeletionTimestamp = &now
+	podutil.UpdatePodCondition(&pod.Status, &corev1.PodCondition{ // as registry/core/pod/storage/eviction.go of Kubernetes does
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting"})
+	return true, nil, b.client.Tracker().Update(pods, pod, "ns")
 }
 
 func (b *bench) Begin() (time.Time, func(), error) {
@@ -170,6 +192,23 @@ func TestAPodIsToldWhyItLeavesAndDeletedByItsUID(t *testing.T) {
 	}
 	if len(b.told) != 1 || b.told[0] != "a Preempted: makes room" {
 		t.Errorf("told %q", b.told)
+	}
+}
+
+// The API server writes a reason of its own when it evicts a pod.
+func TestAPodSaysWhyItLeavesUntilItIsGone(t *testing.T) {
+	for _, conflicts := range []int{0, 2} {
+		b := newBench(t, podNamed("a"))
+		b.lasting, b.conflicts = true, conflicts
+		b.evict(podNamed("a"))
+		b.settle()
+		conditions := b.get("a").Status.Conditions
+		if len(conditions) != 1 || conditions[0].Reason != corev1.PodReasonPreemptionByScheduler || conditions[0].Message != "makes room" {
+			t.Errorf("%d conflicts: the pod leaves with the conditions %+v", conflicts, conditions)
+		}
+		if len(b.deletes) != 1 || len(b.told) != 1 {
+			t.Errorf("%d conflicts: evicted %d times, told %q", conflicts, len(b.deletes), b.told)
+		}
 	}
 }
 
