@@ -89,6 +89,7 @@ func whenUsed(r *rights) []suite {
 func whenDisturbed(r *rights) []suite {
 	return []suite{
 		{"killed", testKilledInstallation},
+		{"evictions", testEvictions},
 		{"mps", testMPS},
 		{"worlds", testWorlds},
 		{"broken_checkpoint", testCheckpoint},

@@ -33,7 +33,6 @@ func (r right) String() string {
 // unused are rights that no suite makes a component use, and why they are there all the same.
 func unused() map[string]string {
 	const (
-		evict   = "actions preempt and reclaim, which the shipped configuration leaves out"
 		shuffle = "action shuffle, which the shipped configuration leaves out"
 		volumes = "pods with volumes that wait for their first consumer"
 		claims  = "pods with resource claims"
@@ -41,8 +40,6 @@ func unused() map[string]string {
 	)
 	return map[string]string{
 		"scheduler: delete /pods":                                 shuffle,
-		"scheduler: create /pods/eviction":                        evict,
-		"scheduler: get /pods":                                    "Volcano reads a pod again whose bind failed",
 		"scheduler: update /persistentvolumes":                    volumes,
 		"scheduler: update /persistentvolumeclaims":               volumes,
 		"scheduler: list storage.k8s.io/csidrivers":               flags,

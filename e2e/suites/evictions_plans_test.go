@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"deviceshare/e2e/sandbox"
+	"deviceshare/e2e/user"
+	"deviceshare/e2e/workload"
+	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
+)
+
+// One pod leaves for a share, the cheapest: less important than one, and gone sooner than another.
+func (e *evictions) testShare(t *testing.T) {
+	ctx, u := e.user(t, "share")
+	share := workload.Ask{Number: 1, Memory: 20000}
+	slow := e.pod("slow", low, share, 0).Edit(func(p *corev1.Pod) {
+		grace := int64(60)
+		p.Spec.TerminationGracePeriodSeconds = &grace
+	})
+	run(ctx, t, u, e.fills(0, 1), e.pod("cheap", low, share, 0), slow, e.pod("more-important", middle, workload.Ask{Number: 1, Memory: 40000}, 0),
+		e.pod("elsewhere", middle, oneDevice(), 1))
+	run(ctx, t, u, e.pod("wish", high, share))
+	e.requireOnDevice(ctx, t, u, "wish", 0)
+	e.requireTold(ctx, t, u, "cheap", sentence(u, "wish", 100, 10))
+	e.requireEvicted(t, u, "cheap")
+}
+
+// The fewest pods leave for a whole device. By sums the node has room: each device has 10 slots.
+func (e *evictions) testWholeDevice(t *testing.T) {
+	ctx, u := e.user(t, "whole")
+	pods := []*workload.Pod{e.fills(0, 1)}
+	for i, device := range []int{0, 0, 0, 1, 1} {
+		pods = append(pods, e.pod(fmt.Sprintf("small-%d", i), low, workload.Ask{Number: 1, Memory: 1000}, device))
+	}
+	run(ctx, t, u, pods...)
+	run(ctx, t, u, e.pod("wish", high, oneDevice()))
+	e.requireOnDevice(ctx, t, u, "wish", 1)
+	for _, victim := range []string{"small-3", "small-4"} {
+		e.requireTold(ctx, t, u, victim, sentence(u, "wish", 100, 10))
+	}
+	e.requireEvicted(t, u, "small-3", "small-4")
+}
+
+// A gang stays if other pods will do, as many as it has. Otherwise all of it leaves.
+func (e *evictions) testGang(t *testing.T) {
+	ctx, u := e.user(t, "gang")
+	half := workload.Ask{Number: 1, Memory: 40000}
+	run(ctx, t, u, e.fills(0, 1), e.pod("single-0", low, half, 1), e.pod("single-1", low, half, 1)) // they will have run for longer
+	group := workload.Group("gang", 2)
+	if err := unstructured.SetNestedField(group.Object, low, "spec", "priorityClassName"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.dynamic(t).Resource(workload.PodGroups()).Namespace(u.Namespace()).Create(ctx, group, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	member := func(name string) *workload.Pod { return e.pod(name, low, half, 0).Annotate(workload.GroupKey, "gang") }
+	run(ctx, t, u, member("member-0"), member("member-1"))
+	run(ctx, t, u, e.pod("wish", high, oneDevice()))
+	e.requireOnDevice(ctx, t, u, "wish", 1)
+	e.requireEvicted(t, u, "single-0", "single-1")
+
+	run(ctx, t, u, e.pod("second", high, half))
+	e.requireOnDevice(ctx, t, u, "second", 0)
+	for _, name := range []string{"member-0", "member-1"} {
+		e.requireTold(ctx, t, u, name, sentence(u, "second", 100, 10))
+	}
+	e.requireEvicted(t, u, "single-0", "single-1", "member-0", "member-1")
+}
+
+// A pod stays that a PodDisruptionBudget protects. The log says that the budget does.
+func (e *evictions) testBudget(t *testing.T) {
+	ctx, u := e.user(t, "budget")
+	run(ctx, t, u, e.fills(0), e.pod("web", low, oneDevice(), 0).Label("app", "web"))
+	e.protect(ctx, t, u)
+	if err := u.Create(ctx, e.pod("wish", high, oneDevice()).Build()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the pod is told: %s", requireWaiting(ctx, t, u, "wish"))
+	e.awaitLog(ctx, t, "No evictions help a pod", u.Namespace()+"/wish", fmt.Sprintf("budgets=[%q]", u.Namespace()+"/web"), "proven=true")
+	t.Logf("kubectl deviceshare why:\n%s", e.deviceshare(ctx, t, "why", "wish", "-n", u.Namespace()))
+	areHeldBack(ctx, t, u, "wish")
+	e.requireEvicted(t, u)
+	patch := []byte(`{"spec":{"minAvailable":0}}`)
+	if _, err := e.cluster.Client().PolicyV1().PodDisruptionBudgets(u.Namespace()).Patch(ctx, "web", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.requireOnDevice(ctx, t, u, "wish", 0)
+	e.requireEvicted(t, u, "web")
+}
+
+// protect makes a budget that keeps the one pod with the label app=web, and waits until the
+// disruption controller has counted the pod.
+func (e *evictions) protect(ctx context.Context, t *testing.T, u *user.User) {
+	t.Helper()
+	one, budgets := intstr.FromInt32(1), e.cluster.Client().PolicyV1().PodDisruptionBudgets(u.Namespace())
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
+	b, err := budgets.Create(ctx, b, metav1.CreateOptions{})
+	for err == nil && b.Status.CurrentHealthy != 1 {
+		sleep(ctx, pause)
+		b, err = budgets.Get(ctx, "web", metav1.GetOptions{})
+	}
+	if err != nil || b.Status.DisruptionsAllowed != 0 {
+		t.Fatalf("the budget is %+v (%v)", b, err)
+	}
+}
+
+// awaitLog waits until a line of the scheduler's log has all words.
+func (w *world) awaitLog(ctx context.Context, t *testing.T, words ...string) {
+	t.Helper()
+	for {
+		log, err := w.cluster.Log(sandbox.Scheduler)
+		for line := range strings.Lines(log) {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+				return
+			}
+		}
+		if sleep(ctx, pause); ctx.Err() != nil {
+			t.Fatalf("no line of the scheduler's log has %q (%v)", words, err)
+		}
+	}
+}
+
+// Pods of low and high priority take turns on one device, and a controller makes the less important
+// one again each time. As many leave as have to, and the metrics say so.
+func (e *evictions) testAlternating(t *testing.T) {
+	ctx, u := e.user(t, "alternating")
+	run(ctx, t, u, e.fills(0))
+	before := e.counters(ctx, t)
+	e.replicate(ctx, t, u, e.pod("worker", low, oneDevice()).Label("app", "worker").Build())
+	const turns = 10
+	var victims []string
+	for i := range turns {
+		victims = append(victims, e.runningReplica(ctx, t, u))
+		name := fmt.Sprintf("wish-%d", i)
+		run(ctx, t, u, e.pod(name, high, oneDevice()))
+		e.requireOnDevice(ctx, t, u, name, 0)
+		e.requireTold(ctx, t, u, victims[i], sentence(u, name, 100, 10))
+		e.requireEvicted(t, u, victims...)
+		if err := u.Delete(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.runningReplica(ctx, t, u)
+	after := e.counters(ctx, t)
+	for name, want := range map[string]float64{
+		`deviceshare_evictions_total{action="preempt"}`:    turns,
+		`deviceshare_hold_ends_total{outcome="placed"}`:    turns,
+		`deviceshare_hold_ends_total{outcome="abandoned"}`: 0,
+		`deviceshare_hold_ends_total{outcome="failed"}`:    0,
+		`deviceshare_holds`: 0,
+	} {
+		if _, ok := after[name]; !ok || after[name]-before[name] != want {
+			t.Errorf("%s went from %v to %v (there: %v), want %v more", name, before[name], after[name], ok, want)
+		}
+	}
+}
+
+// replicate has a ReplicaSet keep one pod of a kind there.
+func (e *evictions) replicate(ctx context.Context, t *testing.T, u *user.User, p *corev1.Pod) {
+	t.Helper()
+	one := int32(1)
+	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	sets := e.cluster.Client().AppsV1().ReplicaSets(u.Namespace())
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Spec: appsv1.ReplicaSetSpec{
+		Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: p.Labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec},
+	}}
+	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // before the pods are deleted
+		if err := sets.Delete(context.Background(), p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// runningReplica waits until the pod of the ReplicaSet runs and returns its name.
+func (e *evictions) runningReplica(ctx context.Context, t *testing.T, u *user.User) string {
+	t.Helper()
+	for {
+		pods, err := u.Pods(ctx)
+		for i := range pods {
+			if p := &pods[i]; p.Labels["app"] == "worker" && p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+				return p.Name
+			}
+		}
+		if sleep(ctx, pause); ctx.Err() != nil {
+			t.Fatalf("no pod of the ReplicaSet runs (%v)", err)
+		}
+	}
+}
+
+// In mode mps the compute that pods reserve decides: only one of two has enough.
+func (e *evictions) testMPS(t *testing.T) {
+	ctx, u := e.user(t, "mps")
+	e.setModes(ctx, t, u, `{"index":7,"mode":"mps"}`)
+	e.deviceIn(ctx, t, sharing.MPS)
+	inMPS := func(name, class string, cores int64) *workload.Pod {
+		return e.pod(name, class, workload.Ask{Number: 1, Memory: 30000, Cores: cores}).Annotate(wire.UserMode, "mps")
+	}
+	run(ctx, t, u, inMPS("thirty", low, 30), inMPS("fifty", low, 50))
+	run(ctx, t, u, inMPS("wish", high, 60))
+	e.requireOnDevice(ctx, t, u, "wish", 7)
+	e.requireTold(ctx, t, u, "fifty", sentence(u, "wish", 100, 10))
+	e.requireEvicted(t, u, "fifty")
+}
+
+// In mode mig the shipped geometries decide: the group with partitions of two slices has the 1g at
+// slice 6, and none elsewhere. So six pods leave, and that one stays.
+func (e *evictions) testMIG(t *testing.T) {
+	ctx, u := e.user(t, "mig")
+	e.setModes(ctx, t, u, fmt.Sprintf(`{"index":%d,"mode":"mig"}`, hopper))
+	e.deviceIn(ctx, t, sharing.MIG)
+	var pods []*workload.Pod
+	for i := range 7 {
+		pods = append(pods, e.pod(fmt.Sprintf("small-%d", i), low, workload.Ask{Number: 1, Memory: 9000}).Annotate(wire.UserMode, "mig"))
+	}
+	run(ctx, t, u, pods...)
+	var victims []string
+	for _, p := range pods {
+		if name := p.Build().Name; sharesOf(ctx, t, u, name)[0].Partition.Start != 6 {
+			victims = append(victims, name)
+		}
+	}
+	wish := ask("wish", 15000).Annotate(wire.UserMode, "mig")
+	p := started(ctx, t, u, wish.Edit(func(p *corev1.Pod) { p.Spec.PriorityClassName = high }))
+	if _, err := e.located(ctx, u, p); err != nil {
+		t.Error(err)
+	}
+	if len(victims) != 6 {
+		t.Errorf("%q were not at slice 6, want six", victims)
+	}
+	e.requireEvicted(t, u, victims...)
+}
+
+// setModes has some devices be in other modes until the end of the test.
+func (e *evictions) setModes(ctx context.Context, t *testing.T, u *user.User, devices string) {
+	t.Helper()
+	if err := u.ConfigureNodes(ctx, fmt.Sprintf(`{"nodeconfig":[{"name":%q,"devices":[%s]}]}`, sandbox.NodeName, devices)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), slack*2*time.Minute)
+		defer cancel()
+		if err := errors.Join(u.DeleteAll(ctx), u.ConfigureNodes(ctx, `{"nodeconfig":[]}`)); err != nil {
+			t.Fatal(err)
+		}
+		e.waitDevices(ctx, t, gpus, func(d *sharing.Device) bool { return d.Mode == sharing.HAMiCore && d.Healthy })
+	})
+}
