@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package monitoring_test tries what the chart gives Prometheus and Grafana: the rules, aliases and
+// dashboards in manifests/chart/files.
 package monitoring_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -17,29 +20,85 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"deviceshare/e2e/prometheus"
-	"deviceshare/manifests/monitoring"
 )
 
 const chart = "../chart/files"
 
-func TestTheFilesOfTheChartAreMadeOfTheLists(t *testing.T) {
-	made, err := monitoring.Files()
+// rule is a recording rule, an alias or an alert, as Prometheus reads it.
+type rule struct {
+	Record      string            `json:"record"`
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// readRules reads all rules of a file of the chart.
+func readRules(t *testing.T, name string) []rule {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Rules []rule `json:"rules"`
+		} `json:"groups"`
+	}
+	readFile(t, name, &file)
+	var all []rule
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s has no rules", name)
+	}
+	return all
+}
+
+// readAlerts reads the alerts of the chart.
+func readAlerts(t *testing.T) []rule {
+	t.Helper()
+	alerts := slices.DeleteFunc(readRules(t, "rules.yaml"), func(r rule) bool { return r.Alert == "" })
+	if len(alerts) == 0 {
+		t.Fatal("there are no alerts")
+	}
+	return alerts
+}
+
+// board is a dashboard, as Grafana reads it.
+type board struct {
+	name       string // of its file
+	Templating struct{ List []struct{ Name string } }
+	Panels     []struct {
+		ID      int
+		Title   string
+		GridPos struct{ X, Y, W, H int }
+		Targets []struct{ RefID, Expr, LegendFormat string }
+	}
+}
+
+// readBoards reads the dashboards of the chart.
+func readBoards(t *testing.T) []board {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(chart, "dashboards", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no dashboards: %v", err)
+	}
+	var boards []board
+	for _, path := range files {
+		b := board{name: strings.TrimSuffix(filepath.Base(path), ".json")}
+		readFile(t, filepath.Join("dashboards", filepath.Base(path)), &b)
+		boards = append(boards, b)
+	}
+	return boards
+}
+
+// readFile reads YAML or JSON of the chart.
+func readFile(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chart, name))
+	if err == nil {
+		err = yaml.Unmarshal(text, into)
+	}
 	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range made {
-		if got, err := os.ReadFile(filepath.Join(chart, name)); err != nil || string(got) != string(want) {
-			t.Errorf("%s is not what the lists make (%v): run `go run ./manifests/monitoring/generate manifests/chart/files`", name, err)
-		}
-	}
-	boards, err := filepath.Glob(filepath.Join(chart, "dashboards", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range boards {
-		if _, ok := made["dashboards/"+filepath.Base(path)]; !ok {
-			t.Errorf("nothing makes %s", path)
-		}
+		t.Fatalf("%s: %v", name, err)
 	}
 }
 
@@ -103,12 +162,12 @@ func TestTheTestsOfTheAlertsNoticeEveryAlert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range monitoring.Alerts() {
-		if !strings.Contains(string(text), `{labels: 'ALERTS{alertname="`+a.Name+`",alertstate="firing"`) {
-			t.Errorf("no test wants %s to fire", a.Name)
+	for _, a := range readAlerts(t) {
+		if !strings.Contains(string(text), `{labels: 'ALERTS{alertname="`+a.Alert+`",alertstate="firing"`) {
+			t.Errorf("no test wants %s to fire", a.Alert)
 		}
 	}
-	rules, err := monitoring.Rules()
+	rules, err := os.ReadFile(filepath.Join(chart, "rules.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,22 +205,17 @@ func with(t *testing.T, rules []byte, alert, query string) []byte {
 	return out
 }
 
-// queries are all queries of rules and panels, by where they stand.
-func queries() map[string]string {
+// readQueries reads all queries of rules and panels, by where they stand.
+func readQueries(t *testing.T) map[string]string {
+	t.Helper()
 	all := map[string]string{}
-	for _, r := range monitoring.Recordings() {
-		all[r.Name] = r.Query
+	for _, r := range slices.Concat(readRules(t, "rules.yaml"), readRules(t, "aliases.yaml")) {
+		all[cmp.Or(r.Record, r.Alert)] = r.Expr
 	}
-	for _, a := range monitoring.Alerts() {
-		all[a.Name] = a.Query
-	}
-	for _, a := range monitoring.Aliases() {
-		all[a.Name] = a.Query
-	}
-	for _, b := range monitoring.Boards() {
+	for _, b := range readBoards(t) {
 		for _, p := range b.Panels {
-			for _, l := range p.Lines {
-				all[b.Name+"/"+p.Title+"/"+l.Legend] = l.Query
+			for _, l := range p.Targets {
+				all[b.name+"/"+p.Title+"/"+l.LegendFormat] = l.Expr
 			}
 		}
 	}
@@ -181,12 +235,12 @@ func TestQueriesAskForMetricsThatThereAre(t *testing.T) {
 		sources.Write(text)
 	}
 	recorded := map[string]bool{}
-	for _, r := range monitoring.Recordings() {
-		recorded[r.Name] = true
+	for _, r := range readRules(t, "rules.yaml") {
+		recorded[r.Record] = true
 	}
 	metric := regexp.MustCompile(`([a-z]+:)?deviceshare_[a-z_]+(:[a-z0-9]+)?`)
 	part := regexp.MustCompile(`^deviceshare_(node_device_|node_partition_|node_|container_)?`)
-	for where, query := range queries() {
+	for where, query := range readQueries(t) {
 		names := metric.FindAllString(query, -1)
 		if len(names) == 0 {
 			t.Errorf("%s asks for nothing of ours: %s", where, query)
@@ -208,12 +262,18 @@ func TestEveryAlertAndDashboardIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := map[string]bool{}
-	for _, a := range monitoring.Alerts() {
-		if names[a.Name] = true; !strings.Contains(string(page), "| `"+a.Name+"` | "+string(a.Severity)+" |") {
-			t.Errorf("the page does not explain alert %s with severity %s", a.Name, a.Severity)
+	alerts := readAlerts(t)
+	for _, a := range alerts {
+		severity := a.Labels["severity"]
+		if names[a.Alert] = true; !strings.Contains(string(page), "| `"+a.Alert+"` | "+severity+" |") {
+			t.Errorf("the page does not explain alert %s with severity %s", a.Alert, severity)
 		}
-		if !strings.HasPrefix(a.Name, "Deviceshare") && !strings.HasPrefix(a.Name, "Devices") || a.Summary == "" || a.Action == "" {
-			t.Errorf("alert %s lacks a text: %+v", a.Name, a)
+		if !slices.Contains([]string{"critical", "warning", "info"}, severity) {
+			t.Errorf("alert %s has severity %q", a.Alert, severity)
+		}
+		if !strings.HasPrefix(a.Alert, "Deviceshare") && !strings.HasPrefix(a.Alert, "Devices") ||
+			a.Annotations["summary"] == "" || a.Annotations["description"] == "" || a.Annotations["documentation"] != "docs/metrics.md" {
+			t.Errorf("alert %s lacks a text: %+v", a.Alert, a)
 		}
 	}
 	for _, name := range regexp.MustCompile("\\| `(Device[A-Za-z]+)` \\|").FindAllStringSubmatch(string(page), -1) {
@@ -221,12 +281,12 @@ func TestEveryAlertAndDashboardIsExplained(t *testing.T) {
 			t.Errorf("the page explains %s, which is no alert", name[1])
 		}
 	}
-	for _, b := range monitoring.Boards() {
-		if !strings.Contains(string(page), "| "+b.Name+" |") {
-			t.Errorf("the page does not explain dashboard %s", b.Name)
+	for _, b := range readBoards(t) {
+		if !strings.Contains(string(page), "| "+b.name+" |") {
+			t.Errorf("the page does not explain dashboard %s", b.name)
 		}
 	}
-	if len(names) != len(monitoring.Alerts()) {
+	if len(names) != len(alerts) {
 		t.Errorf("alerts with one name: %v", slices.Sorted(maps.Keys(names)))
 	}
 }
@@ -234,40 +294,25 @@ func TestEveryAlertAndDashboardIsExplained(t *testing.T) {
 // Grafana shows the panels of a board only if it is well-formed: each at its own place, each query
 // with a name of its own.
 func TestDashboardsAreWellFormed(t *testing.T) {
-	for _, b := range monitoring.Boards() {
-		text, err := b.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var board struct {
-			Templating struct{ List []struct{ Name string } }
-			Panels     []struct {
-				ID      int
-				GridPos struct{ X, Y, W, H int }
-				Targets []struct{ RefID, Expr string }
-			}
-		}
-		if err := yaml.Unmarshal(text, &board); err != nil {
-			t.Fatal(err)
-		}
+	for _, b := range readBoards(t) {
 		places, variables := map[[2]int]bool{}, map[string]bool{}
-		for _, v := range board.Templating.List {
+		for _, v := range b.Templating.List {
 			variables["$"+v.Name] = true
 		}
-		for _, p := range board.Panels {
+		for _, p := range b.Panels {
 			at := [2]int{p.GridPos.X, p.GridPos.Y}
 			if places[at] || p.GridPos.X+p.GridPos.W > 24 || p.GridPos.Y%p.GridPos.H != 0 {
-				t.Errorf("%s: panel %d is at %v", b.Name, p.ID, p.GridPos)
+				t.Errorf("%s: panel %d is at %v", b.name, p.ID, p.GridPos)
 			}
 			places[at] = true
 			for _, query := range p.Targets {
 				for _, v := range regexp.MustCompile(`\$[a-z]+`).FindAllString(query.Expr, -1) {
 					if !variables[v] {
-						t.Errorf("%s: panel %d asks for %s, which is no variable", b.Name, p.ID, v)
+						t.Errorf("%s: panel %d asks for %s, which is no variable", b.name, p.ID, v)
 					}
 				}
 				if query.RefID < "A" || query.RefID > "Z" {
-					t.Errorf("%s: query %q", b.Name, query.RefID)
+					t.Errorf("%s: query %q", b.name, query.RefID)
 				}
 			}
 		}
