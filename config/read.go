@@ -96,7 +96,6 @@ func (o *object) readPolicy(name string, dst *sharing.PartitionPolicy) bool {
 	return true
 }
 
-// requireDistinctNames notes resources that share a name.
 func (o *object) requireDistinctNames(d *Device) {
 	names := []string{"resourceCountName", "resourceMemoryName", "resourceCoreName", "resourceMemoryPercentageName", "resourcePriorityName"}
 	values := []string{d.CountName, d.MemoryName, d.CoreName, d.PercentageName, d.PriorityName}
@@ -109,7 +108,6 @@ func (o *object) requireDistinctNames(d *Device) {
 	}
 }
 
-// checkResource refuses what is no name of an extended resource.
 func checkResource(s string) error {
 	domain, name, ok := strings.Cut(s, "/")
 	if ok && isPlain(domain) && isPlain(name) && len(s) <= 253 && len(name) <= 63 {
@@ -208,7 +206,6 @@ func readGeometry(path string, value any, p *problems, before []sharing.Geometry
 	return g
 }
 
-// checkGroup refuses what cannot be the name of a geometry.
 func checkGroup(s string) error {
 	if s == mig.Free {
 		return fmt.Errorf("%q is the name of what is there where no geometry is listed: take another", s)

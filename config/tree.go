@@ -116,7 +116,6 @@ func (o *object) readField(name string) (any, bool) {
 	return value, ok
 }
 
-// reportUnknown notes the fields that nobody asked for.
 func (o *object) reportUnknown() {
 	var unknown []string
 	for name := range o.fields {
@@ -250,7 +249,6 @@ func (o *object) readList(name string, read func(path string, value any)) bool {
 	return true
 }
 
-// describeValue names what a value is, for people.
 func describeValue(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -267,7 +265,6 @@ func describeValue(value any) string {
 	return "a map"
 }
 
-// shortenText cuts a foreign text to a bearable length.
 func shortenText(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "..."

@@ -130,7 +130,6 @@ func (a *Access) authorizeToken(ctx context.Context, token, path string) (decisi
 	return d, nil
 }
 
-// reviewToken asks the API server.
 func (a *Access) reviewToken(ctx context.Context, token, path string) (decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewPatience)
 	defer cancel()

@@ -76,7 +76,6 @@ func isTokenByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~+/=", c) >= 0
 }
 
-// stripPort is an address without its port.
 func stripPort(address string) string {
 	if h, _, err := net.SplitHostPort(address); err == nil {
 		return h
@@ -118,7 +117,6 @@ func writeReviewError(w http.ResponseWriter, err error) {
 	http.Error(w, text, http.StatusServiceUnavailable)
 }
 
-// writeTooManyRequests refuses a request beyond the bounds.
 func writeTooManyRequests(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "5")
 	http.Error(w, "too many requests are being answered: try again in a moment", http.StatusTooManyRequests)

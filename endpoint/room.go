@@ -35,7 +35,6 @@ func (r *requestLimiter) acquireSlot(address string) bool {
 	return true
 }
 
-// releaseSlot gives the place back.
 func (r *requestLimiter) releaseSlot(address string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

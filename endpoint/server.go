@@ -97,7 +97,6 @@ func selfSigned() (tls.Certificate, error) {
 // usual log.
 type quietly struct{}
 
-// Write implements io.Writer.
 func (quietly) Write(line []byte) (int, error) {
 	klog.V(4).Info(strings.TrimSuffix(string(line), "\n"))
 	return len(line), nil

@@ -34,7 +34,6 @@ func (v *View) checkShares(before *View, o Owner) error {
 	return nil
 }
 
-// hasPartition reports whether a partition lies on the device.
 func (d *Device) hasPartition(p Partition) bool {
 	return p.IsZero() || d.MIG != nil && d.MIG.hasSlicesOf(p)
 }

@@ -99,7 +99,6 @@ type Device struct {
 	MIG *Partitioning
 }
 
-// physicalMemory is the memory that is physically there.
 func (d *Device) physicalMemory() Bytes { return cmp.Or(d.Physical, d.Memory) }
 
 // offersAll reports whether the administrator keeps nothing of the device back.

@@ -69,7 +69,6 @@ type modelWords struct {
 
 func (m *modelWords) wordAt(text string, i int) string { return text[m.begin[i]:m.end[i]] }
 
-// splitModel finds the words of a text.
 func splitModel(text string) modelWords {
 	var m modelWords
 	for i, inWord := 0, false; i < len(text); {

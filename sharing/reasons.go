@@ -127,7 +127,6 @@ func (r *Refusals) Main() Reason {
 	return most
 }
 
-// countRefused counts the devices that were refused.
 func (r *Refusals) countRefused() int {
 	sum := 0
 	for _, n := range r.Count {

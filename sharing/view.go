@@ -46,7 +46,6 @@ func NewView(d *Device, held []Held, b Backends) View {
 	return v
 }
 
-// setShares replaces the shares on the device.
 func (v *View) setShares(held []Held) {
 	v.held, v.usage, v.tally = held, sumUsage(held, v.Device), Tally{}
 	// Partitions of one pod are not weighed against each other as amounts are: each is
@@ -196,7 +195,6 @@ func (v *View) Admit(pod *PodRequest) Reason {
 	return Fits
 }
 
-// acceptsShares reports whether the device takes any more shares.
 func (v *View) acceptsShares() bool {
 	u := &v.usage
 	return !v.blocked && !u.whole && !u.foreign && (!u.exclusive || v.partitioner != nil) && u.sharers < v.Device.MaxShares

@@ -48,7 +48,6 @@ type Segment struct {
 // wholePermille is the width of a strip, narrowest that of a share that has little of it.
 const wholePermille, narrowest = 1000, 12
 
-// drawCard draws one node.
 func drawCard(n *NodeDevices) Card {
 	out := Card{Node: n.Node, Group: groupName(n), Unusable: n.Unusable, Strips: make([]Strip, 0, len(n.Devices))}
 	for i := range n.Devices {

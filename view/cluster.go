@@ -91,7 +91,6 @@ func (c *Cluster) asksForDevices(p *corev1.Pod) bool {
 	return corepod.Asks(p, c.settings.Names) || corepod.AsksUnserved(p, c.settings.Names)
 }
 
-// findPod returns a pod by its name.
 func (c *Cluster) findPod(namespace, name string) (*corev1.Pod, bool) {
 	i := slices.IndexFunc(c.state.Pods, func(p *corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
 	if i < 0 {
@@ -117,7 +116,6 @@ func (c *Cluster) nameOf(o sharing.Owner) string {
 // snapshot shows a state to package nodes.
 type snapshot struct{ hosts map[string]*host }
 
-// Hosts implements nodes.Snapshot.
 func (s *snapshot) Hosts() []nodes.Host {
 	out := make([]nodes.Host, 0, len(s.hosts))
 	for _, h := range s.hosts {
@@ -126,7 +124,6 @@ func (s *snapshot) Hosts() []nodes.Host {
 	return out
 }
 
-// Host implements nodes.Snapshot.
 func (s *snapshot) Host(name string) nodes.Host {
 	if h, ok := s.hosts[name]; ok {
 		return h
@@ -134,7 +131,6 @@ func (s *snapshot) Host(name string) nodes.Host {
 	return nil
 }
 
-// Assigned implements nodes.Snapshot.
 func (s *snapshot) Assigned(string, types.UID, string) *corev1.Pod { return nil }
 
 // Pods implements nodes.Snapshot: no pod is known that the hosts do not show.
@@ -148,19 +144,15 @@ type host struct {
 	pods []*corev1.Pod
 }
 
-// Name implements nodes.Host.
 func (h *host) Name() string { return h.node.Name }
 
-// Node implements nodes.Host.
 func (h *host) Node() *corev1.Node { return h.node }
 
-// Len implements nodes.Host.
 func (h *host) Len() int { return len(h.pods) }
 
 // ShowsExactly implements nodes.Host: each state is read once.
 func (h *host) ShowsExactly(map[string]*corev1.Pod) bool { return false }
 
-// Pods implements nodes.Host.
 func (h *host) Pods() iter.Seq2[string, *corev1.Pod] {
 	return func(yield func(string, *corev1.Pod) bool) {
 		for _, p := range h.pods {
@@ -171,7 +163,6 @@ func (h *host) Pods() iter.Seq2[string, *corev1.Pod] {
 	}
 }
 
-// Pod implements nodes.Host.
 func (h *host) Pod(name types.NamespacedName) *corev1.Pod {
 	for _, p := range h.pods {
 		if p.Namespace == name.Namespace && p.Name == name.Name {
@@ -184,5 +175,4 @@ func (h *host) Pod(name types.NamespacedName) *corev1.Pod {
 // silent reports nothing: problems are shown where people look.
 type silent struct{}
 
-// Report implements nodes.Reporter.
 func (silent) Report(*corev1.ObjectReference, string, string) {}

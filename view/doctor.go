@@ -82,7 +82,6 @@ func (e *examiner) checkRights() {
 	}
 }
 
-// checkPrograms asks whether every part runs.
 func (e *examiner) checkPrograms() {
 	for _, part := range []string{"scheduler", "webhook", "device-plugin"} {
 		if part == "webhook" && e.isWithoutWebhook() {
@@ -207,7 +206,6 @@ func (e *examiner) isWithoutWebhook() bool {
 		!slices.ContainsFunc(e.in.Programs, func(p capture.Program) bool { return p.Part == "webhook" })
 }
 
-// mayNotSeeHooks reports whether the user may not read the webhook's registration.
 func (e *examiner) mayNotSeeHooks() bool {
 	return slices.ContainsFunc(e.cluster.state.Forbidden, func(read string) bool { return strings.Contains(read, "webhookconfigurations") })
 }

@@ -111,7 +111,6 @@ func percentOf(part, whole float64) float64 {
 	return 100 * part / whole
 }
 
-// visitMoments visits every moment with how long it lasts.
 func (s *Series) visitMoments(end int64, visit func(Moment, int64)) {
 	for i, m := range s.Points {
 		until := end

@@ -62,7 +62,6 @@ func (t *table) writeRows(b *strings.Builder, p Paint) {
 	}
 }
 
-// plainText replaces control characters.
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -72,7 +71,6 @@ func plainText(s string) string {
 	}, s)
 }
 
-// memoryText is an amount of memory for people.
 func memoryText(b int64) string {
 	switch {
 	case b == 0:

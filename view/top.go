@@ -110,7 +110,6 @@ func (r *Reading) deviceUsage(d *Device) DeviceTop {
 	return out
 }
 
-// fillUsage fills in what a container uses.
 func (r *Reading) fillUsage(c *ContainerTop, h usage.Holder) {
 	now := r.Now.Uses[h]
 	c.Known, c.MemoryUsed, c.MemoryLimit = true, now.Memory, now.Limit

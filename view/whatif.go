@@ -159,7 +159,6 @@ func coresText(cores int) string {
 	return fmt.Sprintf("%d%%", cores)
 }
 
-// writeModels writes the models side by side.
 func (w *WhatIf) writeModels(b *strings.Builder, p Paint) {
 	before := map[string]Model{}
 	var names []string
@@ -183,7 +182,6 @@ func (w *WhatIf) writeModels(b *strings.Builder, p Paint) {
 	t.writeRows(b, p)
 }
 
-// beforeAndAfter sets before and after side by side.
 func beforeAndAfter(before, after string) string { return before + " | " + after }
 
 func (w *WhatIf) writeNodes(b *strings.Builder, p Paint, wide bool) {

@@ -107,7 +107,6 @@ func (c *Cluster) noteOnScheduler(name string) (note string, found bool) {
 	return "", false
 }
 
-// describePlace answers for a pod that has a node.
 func (c *Cluster) describePlace(p *corev1.Pod, name string) string {
 	for _, n := range c.nodes {
 		if n.Name != p.Spec.NodeName {

@@ -21,10 +21,8 @@ import (
 // followers pass on what a part tells to the parts that something follows for.
 type followers struct{ *plugin }
 
-// Allocated implements containers.Observer.
 func (f followers) Allocated() { f.metrics.Allocated() }
 
-// Prepared implements containers.Observer.
 func (f followers) Prepared(pod *corev1.Pod, c modes.Claim, took time.Duration) {
 	f.oversight.Prepared(pod, &c)
 	f.receipts.Prepared(pod)
@@ -40,7 +38,6 @@ func (f followers) Refused(pod *corev1.Pod, err error) {
 	}
 }
 
-// Edited implements containers.Observer.
 func (f followers) Edited(pod *corev1.Pod, container string) { f.report.Edited(pod, container) }
 
 // Released implements containers.Observer: a device may be idle now.
@@ -49,18 +46,14 @@ func (f followers) Released(_ sharing.Owner, err error) {
 	f.mover.Released()
 }
 
-// PodGone implements cluster.PodObserver.
 func (f followers) PodGone(owner sharing.Owner) { f.releaser.Gone(owner) }
 
-// Started implements cluster.Placements.
 func (f followers) Started(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning || containers.Started(pod, f.settings.Device().Names())
 }
 
-// Evicted implements cluster.Placements.
 func (f followers) Evicted(pod *corev1.Pod, why string) { f.sendMisplaced(pod, node.Evicted, why) }
 
-// Kept implements cluster.Placements.
 func (f followers) Kept(pod *corev1.Pod, why string) { f.sendMisplaced(pod, node.Kept, why) }
 
 func (f followers) sendMisplaced(pod *corev1.Pod, fate node.Fate, why string) {
@@ -70,7 +63,6 @@ func (f followers) sendMisplaced(pod *corev1.Pod, fate node.Fate, why string) {
 // SourceChanged implements legacy.Observer: the amounts come from somewhere else.
 func (f followers) SourceChanged() { f.agent.Wake() }
 
-// InTransition implements legacy.Observer.
 func (f followers) InTransition(obstacle error) { f.agent.SetPart(node.PartAmounts, obstacle) }
 
 // useRecord takes in whether one of the kubelet's records can be used; pods are told apart by the
@@ -91,7 +83,6 @@ func (f followers) applyConfiguration(v live.Value) {
 	f.agent.Wake()
 }
 
-// countFailure counts an attempt to bring a device into a mode.
 func (f followers) countFailure(mode sharing.Mode, manual bool) {
 	result := "failure"
 	if manual {

@@ -38,7 +38,6 @@ func defaultHealthFlags() healthFlags {
 	return h
 }
 
-// addFlags adds the flags, with the values of h as defaults.
 func (h *healthFlags) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&h.Quiet, "health-quiet", h.Quiet, "time without critical errors after which a device that answers is healthy again")
 	f.DurationVar(&h.Wait, "broken-device-wait", h.Wait,
@@ -46,7 +45,6 @@ func (h *healthFlags) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&h.IgnoredXIDs, "ignore-xids", h.IgnoredXIDs, "critical errors (XID) that say nothing about the device; all ignores every one")
 }
 
-// findMistakes returns every mistake.
 func (h *healthFlags) findMistakes() []error {
 	var wrong []error
 	if _, err := h.parseRules(); err != nil {

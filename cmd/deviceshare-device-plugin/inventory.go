@@ -57,7 +57,6 @@ type inspection struct {
 	Missing string `json:"missing,omitempty"`
 }
 
-// NodesMissing implements cdi.NodesObserver.
 func (i *inspection) NodesMissing(err error) {
 	i.Missing = ""
 	if err != nil {
@@ -91,7 +90,6 @@ func inspectDriver(ctx context.Context, gpus driver.Driver, base cdi.Options, no
 	return seen, err
 }
 
-// listPartitions lists the partitions of all devices that are partitioned.
 func listPartitions(gpus driver.Partitions, found []node.Facts) (map[sharing.DeviceID][]driver.Instance, error) {
 	all := map[sharing.DeviceID][]driver.Instance{}
 	for i := range found {

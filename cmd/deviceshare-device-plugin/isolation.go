@@ -22,14 +22,12 @@ func defaultIsolationFlags() isolationFlags {
 	return isolationFlags{Rules: podspec.IsolationRules{RuntimeClasses: []string{"nvidia", "nvidia-cdi", "nvidia-legacy"}}}
 }
 
-// addFlags adds the flags, with the values of i as defaults.
 func (i *isolationFlags) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&i.Rules.RuntimeClasses, "runtime-classes", i.Rules.RuntimeClasses,
 		"RuntimeClasses that pods with devices may name; * is any. Pods that name none are always fine")
 	f.BoolVar(&i.Rules.UserNamespaces, "user-namespaces", i.Rules.UserNamespaces, "accept pods with devices and hostUsers: false")
 }
 
-// findMistakes returns every mistake.
 func (i *isolationFlags) findMistakes() (wrong []error) {
 	for _, name := range i.Rules.RuntimeClasses {
 		if name != podspec.AnyRuntimeClass && len(validation.IsDNS1123Subdomain(name)) > 0 {

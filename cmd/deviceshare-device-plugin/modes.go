@@ -65,7 +65,6 @@ func defaultModeFlags() modeFlags {
 	}
 }
 
-// addFlags adds the flags, with the values of m as defaults.
 func (m *modeFlags) addFlags(f *pflag.FlagSet) {
 	m.Isolation.addFlags(f)
 	f.StringVar(&m.StateDir, "state-dir", m.StateDir, "where this plugin keeps its files; the same path for the container runtime")
@@ -92,7 +91,6 @@ func (m *modeFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.TimeSlice, "time-slice", "", "how long a process has a device in mode time-slicing at a time: default, short, medium or long (set by nvidia-smi); empty changes nothing")
 }
 
-// findMistakes returns every mistake at once.
 func (m *modeFlags) findMistakes() []error {
 	wrong := m.Isolation.findMistakes()
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -155,7 +153,6 @@ func (m *modeFlags) makePreparers(d driver.Driver, root string, given func(shari
 	return factory.New(config), nil
 }
 
-// keeperClient is the keeper that the flags name.
 func (m *modeFlags) keeperClient() keeper.Client {
 	return keeper.Client{Socket: m.MPSKeeper, Directories: filepath.Clean(m.MPSRoot)}
 }
@@ -168,7 +165,6 @@ func (m *modeFlags) watchKeeper(ctx context.Context, group *errgroup.Group, a *a
 	}
 }
 
-// nodeMemory is how much memory this node has.
 func nodeMemory() (sharing.Bytes, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -59,7 +59,6 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.driverRetry, "driver-retry", o.driverRetry, "wait before the driver is opened again while it, or a device, does not answer")
 }
 
-// validateFlags returns every mistake at once.
 func (o *options) validateFlags() error {
 	wrong := slices.Concat(o.base.Check(), o.modes.findMistakes(), o.health.findMistakes(), o.places.Check(), o.runtime.Check())
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }

@@ -26,7 +26,6 @@ func defaultTenantFlags() tenantFlags {
 	return tenantFlags{Users: "one", Namespaces: "namespace", Root: "refuse", Pipe: "rw"}
 }
 
-// addFlags adds the flags, with the values of t as defaults.
 func (t *tenantFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.Users, "mps-users", t.Users, "who shares a device in mode mps: one (containers of one user id at a time) or any (all, as clients of root's server)")
 	f.StringVar(&t.Namespaces, "mps-tenants", t.Namespaces, "whose pods share a device in mode mps: namespace (those of one namespace at a time) or any (all)")
@@ -35,7 +34,6 @@ func (t *tenantFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.Pipe, "mps-pipe", t.Pipe, "how containers see the directory of their MPS daemon's sockets: rw, or ro where NVIDIA's client needs no more")
 }
 
-// findMistakes returns every mistake at once.
 func (t *tenantFlags) findMistakes() []error {
 	var wrong []error
 	for _, x := range []struct {

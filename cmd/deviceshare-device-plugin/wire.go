@@ -67,7 +67,6 @@ type plugin struct {
 // binding is still admitted.
 const leaveFor = 2 * time.Second
 
-// run works until ctx ends.
 func run(ctx context.Context, o *options) error {
 	client, err := cluster.NewClient(o.kubeconfig)
 	if err != nil {
@@ -175,7 +174,6 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	return nil
 }
 
-// newManager returns what prepares and releases containers.
 func (p *plugin) newManager(devices *agent.KeyedLock, base cdi.Base, resources *kubelet.PodResources) *containers.Manager {
 	o, here := p.o, p.o.places.Root
 	resolver := &kubelet.Resolver{

@@ -43,13 +43,11 @@ func newEventReporter(client kubernetes.Interface, schedulers []string) *eventRe
 	return &eventReporter{recorder: b.NewRecorder(scheme.Scheme, source)}
 }
 
-// Report implements deviceshare.Reporter.
 func (e *eventReporter) Report(object *corev1.ObjectReference, reason, message string) {
 	klog.ErrorS(nil, message, "kind", object.Kind, "namespace", object.Namespace, "name", object.Name, "reason", reason)
 	e.recorder.Event(object, corev1.EventTypeWarning, reason, message)
 }
 
-// Tell implements deviceshare.Reporter.
 func (e *eventReporter) Tell(object *corev1.ObjectReference, reason, message string) {
 	klog.InfoS(message, "kind", object.Kind, "namespace", object.Namespace, "name", object.Name, "reason", reason)
 	e.recorder.Event(object, corev1.EventTypeNormal, reason, message)

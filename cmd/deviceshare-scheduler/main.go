@@ -74,7 +74,6 @@ type ownOptions struct {
 	sessionLimit time.Duration
 }
 
-// parseFlags reads the command line.
 func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 	klog.InitFlags(nil)
 	var ours ownOptions
@@ -99,7 +98,6 @@ func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 	return volcano, ours
 }
 
-// run puts the parts together and hands over to Volcano.
 func run(volcano *options.ServerOption, ours ownOptions) error {
 	if err := volcano.CheckOptionOrDie(); err != nil {
 		return fmt.Errorf("check the command line: %w", err)

@@ -61,7 +61,6 @@ func rootCommand() *cobra.Command {
 	return c
 }
 
-// validate reports every mistake of the command line at once.
 func (o *options) validate() error {
 	var mistakes []error
 	if !strings.Contains(o.address, ":") {

@@ -33,7 +33,6 @@ const (
 // retryAfter is the pause after the API server has refused to show the cluster.
 const retryAfter = 5 * time.Second
 
-// run serves until ctx ends.
 func run(ctx context.Context, o *options) error {
 	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
 	if err != nil {
@@ -72,7 +71,6 @@ type handler struct {
 	page atomic.Pointer[page.Server]
 }
 
-// followCluster reads the cluster and follows it until ctx ends.
 func (h *handler) followCluster(ctx context.Context, f *live.Follower) {
 	for {
 		err := f.Wait(ctx)

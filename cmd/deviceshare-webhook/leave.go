@@ -38,7 +38,6 @@ type leavingServer struct {
 	exit *exit
 }
 
-// Register implements webhook.Server.
 func (s leavingServer) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.exit.leaving.Load() {

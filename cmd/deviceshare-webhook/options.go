@@ -55,7 +55,6 @@ func defaultWriters() []string {
 	}
 }
 
-// validateFlags reports every mistake of the command line at once.
 func (o *options) validateFlags() error {
 	var mistakes []error
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }

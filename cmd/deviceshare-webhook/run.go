@@ -119,12 +119,10 @@ func (s *server) requireConfig() error {
 	}
 }
 
-// checkReadiness is the readiness check.
 func (s *server) checkReadiness(r *http.Request) error {
 	return errors.Join(s.requireConfig(), s.certificate.Ready(r))
 }
 
-// Settings implements admission.SettingsSource.
 func (s *server) Settings() admission.Settings {
 	out := admission.NewSettings(s.config.Current().Device, s.options.schedulers)
 	out.Writers = s.options.writers

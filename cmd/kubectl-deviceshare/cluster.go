@@ -49,7 +49,6 @@ func (o *options) readClusterInto(ctx context.Context, s *capture.State) (kubern
 	return core, readScheduling(ctx, core, o.installNamespace, s)
 }
 
-// readInto reads the lists and the device configuration.
 func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string, s *capture.State) error {
 	scheduling := batch.SchedulingV1beta1()
 	for _, list := range []struct {

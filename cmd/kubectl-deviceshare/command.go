@@ -12,7 +12,6 @@ import (
 	"deviceshare/view"
 )
 
-// rootCommand is the program with all its subcommands.
 func rootCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{streams: streams, flags: genericclioptions.NewConfigFlags(true)}
 	root := &cobra.Command{

@@ -106,7 +106,6 @@ func (o *options) neededRights() []capture.Right {
 	}
 }
 
-// isAllowed asks the API server whether the user may do something.
 func isAllowed(ctx context.Context, core kubernetes.Interface, r *capture.Right) (bool, error) {
 	kind, part, _ := strings.Cut(r.Resource, "/")
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -121,7 +120,6 @@ func isAllowed(ctx context.Context, core kubernetes.Interface, r *capture.Right)
 	return answer.Status.Allowed, nil
 }
 
-// readHooks reads which webhooks the API server calls.
 func readHooks(ctx context.Context, core kubernetes.Interface, s *capture.State) error {
 	for _, read := range []struct {
 		what string

@@ -118,7 +118,6 @@ func (o *options) answerOnce(ctx context.Context, ask func(*view.Cluster) (answe
 	return o.renderAnswer(a)
 }
 
-// renderAnswer writes an answer in the form that was asked for.
 func (o *options) renderAnswer(a answer) (string, error) {
 	switch o.output {
 	case "json":

@@ -89,7 +89,6 @@ func (w *Watcher) markListed(k objectKey) {
 	}
 }
 
-// newFollower makes an informer for a single object.
 func (w *Watcher) newFollower(k objectKey) (*follower, error) {
 	informer := coreinformers.NewFilteredConfigMapInformer(w.options.Client, k.namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", k.name).String()

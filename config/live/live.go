@@ -277,7 +277,6 @@ func (w *Watcher) findConfigMap(name, dataKey string, force Source) (string, Sou
 	return "", Source{}, absent
 }
 
-// reportOnce reports the problems of one version once.
 func (w *Watcher) reportOnce(from Source, problems []config.Problem) {
 	k := objectKey{from.Namespace, from.Name}
 	if w.told[k] == from {

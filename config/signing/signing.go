@@ -88,7 +88,6 @@ func Judge(keys []ed25519.PublicKey, signature string, what wire.Signed) error {
 	return &Unsigned{"this node does not know the key " + s.Key.String() + ", it knows " + formatKeyIDs(keys)}
 }
 
-// formatKeyIDs lists keys for people.
 func formatKeyIDs(keys []ed25519.PublicKey) string {
 	if len(keys) == 0 {
 		return "none"

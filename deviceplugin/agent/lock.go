@@ -122,7 +122,6 @@ func (l *KeyedLock) unlockKey(key string) {
 	l.removeUser(key)
 }
 
-// removeUser takes one user off a lock.
 func (l *KeyedLock) removeUser(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

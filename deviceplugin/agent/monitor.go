@@ -226,7 +226,6 @@ func (m *Monitor) isStale(here *sessionDevices) bool {
 	return err != nil || len(now) != here.listed
 }
 
-// probeDevices asks every device for a sign of life.
 func (m *Monitor) probeDevices(here *sessionDevices) {
 	for _, id := range here.order {
 		if here.silent[id] {

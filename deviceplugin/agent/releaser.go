@@ -107,7 +107,6 @@ func (r *Releaser) startDueAttempts(now time.Time, start func(sharing.Owner)) (p
 	return pause
 }
 
-// tryRelease makes one attempt.
 func (r *Releaser) tryRelease(ctx context.Context, o sharing.Owner) {
 	ctx, cancel := context.WithTimeout(ctx, releaseAttempt)
 	defer cancel()

@@ -31,7 +31,6 @@ func newSessionDevices(devices []driver.Device, found []node.Facts) *sessionDevi
 	return r
 }
 
-// answeringDevices are the handles of the devices that answered the scan.
 func (r *sessionDevices) answeringDevices() []driver.Device {
 	handles := make([]driver.Device, 0, len(r.order))
 	for _, id := range r.order {

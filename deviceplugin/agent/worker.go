@@ -32,7 +32,6 @@ func newWorker(m *Mover, id sharing.DeviceID) *worker {
 	return &worker{m: m, id: id, look: make(chan struct{}, 1), done: func() {}}
 }
 
-// run works until ctx ends.
 func (w *worker) run(ctx context.Context) {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
@@ -55,17 +54,14 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// planSteps is what is to be done with the device.
 func (w *worker) planSteps() []node.Step {
 	return slices.DeleteFunc(node.Plan(w.m.cfg.Agent.State()), func(s node.Step) bool {
 		return s.Kind == node.TakeBack || s.Device != w.id
 	})
 }
 
-// retryTime is when a step that failed may be tried again.
 func (w *worker) retryTime(s *node.Step) time.Time { return w.failed.Add(w.m.retryDelay(s)) }
 
-// reconcileDevice looks at the device and does what must be done.
 func (w *worker) reconcileDevice(ctx context.Context) {
 	w.unsure = false
 	state := w.m.cfg.Agent.State()
@@ -179,7 +175,6 @@ func (w *worker) runAction(ctx context.Context, d *sharing.Device, a node.Action
 	return nil
 }
 
-// reportFailure takes in that a step failed.
 func (w *worker) reportFailure(d *sharing.Device, err error) {
 	event := node.ChangeFailed{Device: d.ID, Mode: d.Mode, Why: err.Error()}
 	var manual *modes.Manual
@@ -192,7 +187,6 @@ func (w *worker) reportFailure(d *sharing.Device, err error) {
 	w.sendUnderLock(event)
 }
 
-// sendUnderLock sends an event with the lock of the device held.
 func (w *worker) sendUnderLock(e node.Event) {
 	unlock := w.m.cfg.Devices.lockKeys(string(w.id))
 	defer unlock()

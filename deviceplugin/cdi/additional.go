@@ -28,7 +28,6 @@ type Additional struct {
 	IMEXChannels []string
 }
 
-// addFlags adds the flags, with the values of a as defaults.
 func (a *Additional) addFlags(f *pflag.FlagSet) {
 	const too = "every container with a device gets %s too; with --driver-edits=nvcdi"
 	f.BoolVar(&a.GDRCopy, "gdrcopy-enabled", a.GDRCopy, fmt.Sprintf(too, "/dev/gdrdrv"))
@@ -37,7 +36,6 @@ func (a *Additional) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&a.IMEXChannels, "imex-channel-ids", a.IMEXChannels, fmt.Sprintf(too, "/dev/nvidia-caps-imex-channels/channel<N> for each of these numbers"))
 }
 
-// checkFlags returns every mistake at once.
 func (a *Additional) checkFlags(edits string) []error {
 	var wrong []error
 	seen := map[string]bool{}
@@ -66,7 +64,6 @@ type nodeKind struct {
 	flag, nodes, help string
 }
 
-// enabledKinds lists the kinds that are asked for.
 func (a *Additional) enabledKinds() []nodeKind {
 	var out []nodeKind
 	for _, k := range []struct {
@@ -112,7 +109,6 @@ type additional struct {
 	missing string     // as it was told last
 }
 
-// withAdditional adds the nodes that a asks for to a base.
 func withAdditional(base Base, a *Additional, source nodeSource, observer NodesObserver) Base {
 	wants := a.enabledKinds()
 	if len(wants) == 0 {
@@ -123,7 +119,6 @@ func withAdditional(base Base, a *Additional, source nodeSource, observer NodesO
 	return out
 }
 
-// Edits implements Base.
 func (a *additional) Edits(ctx context.Context, devices []sharing.DeviceID) (*specs.ContainerEdits, error) {
 	base, err := a.Base.Edits(ctx, devices)
 	if err != nil {
@@ -137,7 +132,6 @@ func (a *additional) Edits(ctx context.Context, devices []sharing.DeviceID) (*sp
 	return &edits, nil
 }
 
-// findNodes finds the nodes and tells what is missing.
 func (a *additional) findNodes() []*specs.ContainerEdits {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,7 +166,6 @@ func (a *additional) reportMissing(err error) {
 // noDriver is a driver's library that is not there. The toolkit asks each for its version.
 type noDriver struct{ gonvml.Interface }
 
-// Init implements gonvml.Interface.
 func (noDriver) Init() gonvml.Return { return gonvml.ERROR_LIBRARY_NOT_FOUND }
 
 // nodeEdits implements nodeSource. The driver is not asked, so a driver that hangs keeps nobody.

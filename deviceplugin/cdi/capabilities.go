@@ -40,7 +40,6 @@ type MIGLocator interface {
 	MIGDevice(uuid string) (driver.MIGDevice, error)
 }
 
-// isMIGDevice reports whether an id is that of a MIG device.
 func isMIGDevice(id sharing.DeviceID) bool { return strings.HasPrefix(string(id), "MIG-") }
 
 // instanceNodes are the two capability nodes of a MIG device. One that is missing is an
@@ -71,7 +70,6 @@ func (c *Capabilities) instanceNodes(m driver.MIGDevice) ([]*specs.DeviceNode, e
 	return nodes, nil
 }
 
-// ensureNode makes a node unless it is there.
 func (c *Capabilities) ensureNode(path string, minor int) error {
 	_, err := os.Stat(path)
 	if !errors.Is(err, fs.ErrNotExist) || c.Maker == nil {

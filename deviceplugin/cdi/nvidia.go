@@ -20,7 +20,6 @@ import (
 // nvidia is NVIDIA's container toolkit.
 type nvidia struct{ cfg ToolkitConfig }
 
-// findEdits implements editSource.
 func (n *nvidia) findEdits(common bool, devices []sharing.DeviceID) (answers, error) {
 	found := answers{devices: map[sharing.DeviceID]*cdi.ContainerEdits{}}
 	if !common && len(devices) == 0 {
@@ -55,7 +54,6 @@ func (n *nvidia) findEdits(common bool, devices []sharing.DeviceID) (answers, er
 	return found, nil
 }
 
-// askFor asks the toolkit about one device.
 func (n *nvidia) askFor(lib nvcdi.Interface, id sharing.DeviceID) (*cdi.ContainerEdits, error) {
 	found, err := lib.GetDeviceSpecsByID(string(id))
 	if err != nil {

@@ -31,7 +31,6 @@ type handler struct {
 	isDefault     bool
 }
 
-// isNVIDIA reports whether it is one of NVIDIA's runtimes.
 func (h handler) isNVIDIA() bool { return strings.HasPrefix(filepath.Base(h.program), nvidiaRuntime) }
 
 // GivesUnasked says why a container gets devices that its pod does not ask for, if the node is

@@ -91,7 +91,6 @@ func Spec(id string, common, base *specs.ContainerEdits, in modes.Injection) ([]
 	return text, nil
 }
 
-// renderSpec writes a specification of one device.
 func renderSpec(kind, name string, edits *specs.ContainerEdits) ([]byte, error) {
 	spec := &specs.Spec{Kind: kind, Devices: []specs.Device{{Name: name, ContainerEdits: *edits}}}
 	if err := parser.ValidateDeviceName(name); err != nil {

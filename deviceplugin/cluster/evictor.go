@@ -84,7 +84,6 @@ type keptError string
 
 func (k keptError) Error() string { return string(k) }
 
-// requireEvictable is nil if the pod may be evicted.
 func (e *Evictor) requireEvictable(p *corev1.Pod) error {
 	again := fmt.Sprintf("kubectl delete pod -n %s %s", p.Namespace, p.Name)
 	owner := metav1.GetControllerOf(p)

@@ -123,7 +123,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// reportOutcome tells how an attempt to publish ended.
 func (p *Publisher) reportOutcome(err error) {
 	if p.cfg.Ended != nil {
 		p.cfg.Ended(err)

@@ -61,7 +61,6 @@ func (q *Queue[T]) Run(ctx context.Context, do func(ctx context.Context, key T) 
 	}
 }
 
-// handleKey does a key and puts it back if it was not done.
 func (q *Queue[T]) handleKey(ctx context.Context, key T, do func(ctx context.Context, key T) error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

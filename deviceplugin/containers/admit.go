@@ -159,7 +159,6 @@ func (m *Manager) scannedState() (node.State, error) {
 	return state, nil
 }
 
-// nodeRecords are records as the model of the node reads them.
 func nodeRecords(records []checkpoint.Record) []node.Record {
 	out := make([]node.Record, 0, len(records))
 	for i := range records {

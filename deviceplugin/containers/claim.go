@@ -31,7 +31,6 @@ func containerRefs(pod *corev1.Pod, names podspec.Names) []wire.ContainerRef {
 	return refs
 }
 
-// hasPlacement reports whether a scheduler left a decision on the pod.
 func hasPlacement(pod *corev1.Pod) bool {
 	return pod.Annotations[wire.PodPlacement] != "" || pod.Annotations[wire.PodAssigned] != ""
 }

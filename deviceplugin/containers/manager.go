@@ -272,7 +272,6 @@ func (m *Manager) writeSpecs(ctx context.Context, id string, in modes.Injection)
 	return m.cfg.Specs.Write(id, driver, text)
 }
 
-// newRecord is what the checkpoint keeps of a claim.
 func newRecord(c *modes.Claim, slots []string) checkpoint.Record {
 	r := checkpoint.Record{
 		ID: c.ID, Owner: c.Owner, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,

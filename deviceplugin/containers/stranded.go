@@ -85,7 +85,6 @@ func (s *stranded) updateNote(why string) {
 	s.noted = why
 }
 
-// reportRefusal tells a pod what it has not been told.
 func (s *stranded) reportRefusal(pod *corev1.Pod, err error) {
 	owner := sharing.Owner(pod.UID)
 	if s.told[owner] == err.Error() {

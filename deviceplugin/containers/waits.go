@@ -24,7 +24,6 @@ type waits struct {
 	since map[sharing.Owner]time.Time
 }
 
-// newWaits returns waits that are over after limit.
 func newWaits(limit time.Duration, c clock.PassiveClock) *waits {
 	return &waits{limit: limit, clock: c, since: map[sharing.Owner]time.Time{}}
 }
@@ -42,7 +41,6 @@ func (w *waits) isOver(o sharing.Owner) bool {
 	return now.Sub(began) >= w.limit
 }
 
-// endWait notes that a pod waits no more.
 func (w *waits) endWait(o sharing.Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

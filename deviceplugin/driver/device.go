@@ -27,10 +27,8 @@ type nvmlDevice struct {
 	broken error
 }
 
-// Index implements Device.
 func (d *nvmlDevice) Index() int { return d.index }
 
-// Probe implements Device.
 func (d *nvmlDevice) Probe() error {
 	if err := d.checkReachable(); err != nil {
 		return err
@@ -66,7 +64,6 @@ func (d *nvmlDevice) usableMemory() (sharing.Bytes, error) {
 	return sharing.Bytes(min(v1.Total, uint64(sharing.MaxBytes))), nvmlFailure("nvmlDeviceGetMemoryInfo", ret)
 }
 
-// Facts implements Device.
 func (d *nvmlDevice) Facts() (node.Facts, error) {
 	if err := d.checkReachable(); err != nil {
 		return node.Facts{}, fmt.Errorf("read device %d: %w", d.index, err)
@@ -128,7 +125,6 @@ func (d *nvmlDevice) numaNode(pci string) int {
 	return node
 }
 
-// Link implements Device.
 func (d *nvmlDevice) Link(to Device) (sharing.Link, error) {
 	other, ok := to.(*nvmlDevice)
 	if !ok {
@@ -180,7 +176,6 @@ func (d *nvmlDevice) countNVLinks(other *nvmlDevice) int {
 	return max(direct, switched)
 }
 
-// activeNVLinks counts the NVLinks to the device at a PCI address, and those to switches.
 func (d *nvmlDevice) activeNVLinks(target string) (direct, switched int) {
 	for link := range nvlinkMax {
 		if state, ret := d.handle.GetNvLinkState(link); ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {

@@ -81,7 +81,6 @@ func (d *nvmlDevice) readProfile(number int) (sharing.Profile, int, error) {
 // profileName is a profile's name as people write it: "3g.40gb".
 func profileName(raw []uint8) string { return strings.TrimPrefix(decodeCString(raw), "MIG ") }
 
-// decodeCString cuts a C string at its end.
 func decodeCString(raw []uint8) string {
 	if end := bytes.IndexByte(raw, 0); end >= 0 {
 		raw = raw[:end]

@@ -98,7 +98,6 @@ func (r *NVML) Close() error {
 	return r.shutdownLibrary()
 }
 
-// shutdownLibrary is the counterpart of initLibrary.
 func (r *NVML) shutdownLibrary() error {
 	r.users.Lock()
 	defer r.users.Unlock()

@@ -84,7 +84,6 @@ func (r *NVML) resumeWatches() {
 	}
 }
 
-// openEventSet opens an event set for the devices.
 func (w *nvmlWatch) openEventSet() error {
 	set, ret := w.driver.Library().EventSetCreate()
 	if err := nvmlFailure("nvmlEventSetCreate", ret); err != nil {
@@ -110,7 +109,6 @@ func (w *nvmlWatch) openEventSet() error {
 	return nil
 }
 
-// addToEventSet adds a device to an event set.
 func addToEventSet(d *nvmlDevice, set nvml.EventSet) (sharing.DeviceID, error) {
 	supported, ret := d.handle.GetSupportedEventTypes()
 	if err := nvmlFailure("nvmlDeviceGetSupportedEventTypes", ret); err != nil {
@@ -145,7 +143,6 @@ func (w *nvmlWatch) closeEventSet() {
 	w.paused = true
 }
 
-// reopenEventSet opens an event set again.
 func (w *nvmlWatch) reopenEventSet() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +155,6 @@ func (w *nvmlWatch) reopenEventSet() {
 // pausedPoll is how long a wait without an event set takes, so that its end is noticed soon.
 const pausedPoll = 50 * time.Millisecond
 
-// Wait implements Watch.
 func (w *nvmlWatch) Wait(atMost time.Duration) (Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,7 +177,6 @@ func (w *nvmlWatch) Wait(atMost time.Duration) (Event, error) {
 	return w.nextEvent(atMost)
 }
 
-// nextEvent waits for an event of the set.
 func (w *nvmlWatch) nextEvent(atMost time.Duration) (Event, error) {
 	data, ret := w.set.Wait(uint32(max(atMost.Milliseconds(), 1)))
 	if err := nvmlFailure("nvmlEventSetWait", ret); err != nil {
@@ -199,7 +194,6 @@ func (w *nvmlWatch) nextEvent(atMost time.Duration) (Event, error) {
 	return e, nil
 }
 
-// Close implements Watch.
 func (w *nvmlWatch) Close() error {
 	w.driver.watches.mu.Lock()
 	defer w.driver.watches.mu.Unlock()

@@ -83,7 +83,6 @@ func hasPolicy(own []byte) bool {
 	return strings.TrimRight(string(own), "\x00\n") != "kernel"
 }
 
-// applyLabel labels a file where the host needs it.
 func applyLabel(l Labels, path string) error {
 	if l == nil {
 		return nil

@@ -23,19 +23,16 @@ type registrationTarget struct {
 	moved     chan struct{} // closed when the Server is to be registered elsewhere
 }
 
-// registrarSocket is where the kubelet or the Proxy takes registrations.
 func (p *registrationTarget) registrarSocket() string {
 	return filepath.Join(p.directory, kubeletSocket)
 }
 
-// currentTarget returns where to register now.
 func (s *Server) currentTarget() *registrationTarget {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.where
 }
 
-// resetTarget makes the first place.
 func (s *Server) resetTarget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +86,6 @@ func (s *Server) followKeeper(ctx context.Context) {
 	}
 }
 
-// checkKeeper asks the keeper for a sign of life.
 func (s *Server) checkKeeper(ctx context.Context, client healthpb.HealthClient) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Move.answerTimeout())
 	defer cancel()
@@ -176,7 +172,6 @@ func (s *session) followProxy(ctx context.Context) {
 	}
 }
 
-// sleepContext returns when d has passed or ctx ended.
 func sleepContext(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -192,7 +187,6 @@ type supersededMark string
 
 func (d supersededMark) filePath() string { return filepath.Join(string(d), "superseded") }
 
-// writeFile leaves the mark.
 func (d supersededMark) writeFile() error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return fmt.Errorf("make the keeper's directory: %w", err)
@@ -203,13 +197,11 @@ func (d supersededMark) writeFile() error {
 	return nil
 }
 
-// isLeft reports whether the mark is there.
 func (d supersededMark) isLeft() bool {
 	_, err := os.Lstat(d.filePath())
 	return err == nil
 }
 
-// removeFile removes the mark.
 func (d supersededMark) removeFile() error {
 	if err := os.Remove(d.filePath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("take note that the keeper is no longer superseded: %w", err)

@@ -126,7 +126,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// listenForPlugins listens where a plugin looks for a kubelet.
 func listenForPlugins(directory string) (net.Listener, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory in which the device plugin registers: %w", err)
@@ -217,10 +216,8 @@ func (p *Proxy) notifyReaders() {
 // proxyOffer is what the kubelet is offered.
 type proxyOffer struct{ *Proxy }
 
-// ResourceName implements Offer.
 func (o proxyOffer) ResourceName() string { return o.currentState().resource }
 
-// Devices implements Offer.
 func (o proxyOffer) Devices() []*pluginapi.Device {
 	s := o.currentState()
 	held := sync.OnceValue(func() func(string) bool { return o.heldSlots(s.resource) })
@@ -244,7 +241,6 @@ func (o proxyOffer) heldSlots(resource string) func(slot string) bool {
 	return func(slot string) bool { return held[slot] }
 }
 
-// Changes implements Offer.
 func (o proxyOffer) Changes() (<-chan struct{}, func()) { return o.subscribeChanges() }
 
 // proxyHandler answers the kubelet's calls about containers.

@@ -71,7 +71,6 @@ func (p *Proxy) beginSession(s *pluginSession) {
 // firstListTimeout is how long a plugin that has registered may take to list its slots.
 const firstListTimeout = 10 * time.Second
 
-// followSession takes in a session's lists until its stream ends.
 func (p *Proxy) followSession(s *pluginSession) {
 	defer func() { _ = s.conn.Close() }()
 	defer s.cancel()
@@ -91,7 +90,6 @@ func (p *Proxy) followSession(s *pluginSession) {
 	p.endSession(s, err)
 }
 
-// acceptList takes in a list.
 func (p *Proxy) acceptList(s *pluginSession, slots []*pluginapi.Device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +111,6 @@ func (p *Proxy) acceptList(s *pluginSession, slots []*pluginapi.Device) {
 	p.notifyReaders()
 }
 
-// endSession takes in the end of a session.
 func (p *Proxy) endSession(s *pluginSession, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +131,6 @@ func (p *Proxy) endSession(s *pluginSession, why error) {
 	time.AfterFunc(p.cfg.Grace, p.expireGrace)
 }
 
-// expireGrace tells the kubelet if the plugin has been away for too long.
 func (p *Proxy) expireGrace() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

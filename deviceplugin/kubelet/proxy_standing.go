@@ -22,7 +22,6 @@ const (
 	renewing
 )
 
-// pluginMark is where the plugin leaves its mark.
 func (p *Proxy) pluginMark() supersededMark { return supersededMark(p.cfg.Directory) }
 
 // checkMark takes in the mark of the plugin. The caller holds the lock.

@@ -24,7 +24,6 @@ type proxyState struct {
 	left     time.Time           // when it ended
 }
 
-// isKnown reports whether a list was ever taken.
 func (s proxyState) isKnown() bool { return s.session > 0 }
 
 // afterList takes in a list of a session. One of an earlier session changes nothing.
@@ -35,7 +34,6 @@ func (s proxyState) afterList(session int, resource string, slots []*pluginapi.D
 	return proxyState{session: session, resource: resource, slots: slots, present: true}
 }
 
-// afterEnd takes in the end of a session's stream.
 func (s proxyState) afterEnd(session int, now time.Time) proxyState {
 	if session != s.session || !s.present {
 		return s
@@ -62,12 +60,10 @@ func (s proxyState) offeredSlots(now time.Time, grace time.Duration, isHeld func
 	return out
 }
 
-// hasExpired reports whether the plugin has been away for longer than the grace.
 func (s proxyState) hasExpired(now time.Time, grace time.Duration) bool {
 	return s.isKnown() && !s.present && now.Sub(s.left) >= grace
 }
 
-// describeAbsence says for people since when the plugin does not answer.
 func (s proxyState) describeAbsence(now time.Time) string {
 	switch {
 	case !s.isKnown():

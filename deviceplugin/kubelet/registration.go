@@ -34,7 +34,6 @@ func checkRegistration(r *pluginapi.RegisterRequest) error {
 	return nil
 }
 
-// checkSlots returns what is wrong with a list of slots.
 func checkSlots(slots []*pluginapi.Device) error {
 	if len(slots) > maxSlots {
 		return fmt.Errorf("%d slots: at most %d", len(slots), maxSlots)

@@ -282,7 +282,6 @@ func (r *Resolver) fromResources(ctx context.Context, slots []string) (Identity,
 	return id, nil
 }
 
-// findPodBySlots finds the one pod that holds all the slots by listing.
 func (r *Resolver) findPodBySlots(ctx context.Context, slots []string) (PodSlots, error) {
 	all, err := r.Resources.List(ctx)
 	if err != nil {

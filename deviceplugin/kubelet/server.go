@@ -120,7 +120,6 @@ func (s *Server) IsHeld() bool {
 	return now != nil && now.where.with == theKeeper && now.isTaken()
 }
 
-// setSession makes a session the one that is served.
 func (s *Server) setSession(now *session) {
 	s.now.Store(now)
 	s.tellTaken()

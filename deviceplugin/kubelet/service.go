@@ -60,12 +60,10 @@ func (s *session) countStreams(more int32) {
 	s.tellTaken()
 }
 
-// GetDevicePluginOptions implements the protocol.
 func (s *session) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
 	return s.pluginOptions(), nil
 }
 
-// ListAndWatch implements the protocol.
 func (s *session) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
 	changes, stop := s.cfg.Offer.Changes()
 	defer stop()
@@ -127,7 +125,6 @@ func (s *session) Allocate(_ context.Context, r *pluginapi.AllocateRequest) (*pl
 	return answer, nil
 }
 
-// PreStartContainer implements the protocol.
 func (s *session) PreStartContainer(ctx context.Context, r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
 	if s.cfg.Handler != nil {
 		for _, name := range metadata.ValueFromIncomingContext(ctx, allocationKey) {

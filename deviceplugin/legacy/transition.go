@@ -141,13 +141,10 @@ func (a *Amounts) startServers(ctx context.Context) {
 // memoryOffer is the memory as kubelet devices.
 type memoryOffer struct{ cfg AmountsConfig }
 
-// ResourceName implements kubelet.Resource.
 func (o memoryOffer) ResourceName() string { return o.cfg.Configuration.Device().MemoryName }
 
-// Changes implements kubelet.Offer.
 func (o memoryOffer) Changes() (<-chan struct{}, func()) { return o.cfg.Devices.Changes() }
 
-// Devices implements kubelet.Offer.
 func (o memoryOffer) Devices() []*pluginapi.Device {
 	inv, _ := o.cfg.Devices.Counted()
 	return o.cfg.withHeld(memoryUnits(&inv, o.cfg.Configuration.Device().MemoryFactor), o.ResourceName())
@@ -156,13 +153,10 @@ func (o memoryOffer) Devices() []*pluginapi.Device {
 // coresOffer is the compute as kubelet devices.
 type coresOffer struct{ cfg AmountsConfig }
 
-// ResourceName implements kubelet.Resource.
 func (o coresOffer) ResourceName() string { return o.cfg.Configuration.Device().CoreName }
 
-// Changes implements kubelet.Offer.
 func (o coresOffer) Changes() (<-chan struct{}, func()) { return o.cfg.Devices.Changes() }
 
-// Devices implements kubelet.Offer.
 func (o coresOffer) Devices() []*pluginapi.Device {
 	inv, _ := o.cfg.Devices.Counted()
 	units := unitDevices(&inv, "core", func(d *sharing.Device) int64 { return int64(d.Cores) })

@@ -90,7 +90,6 @@ func (w *Writer) addNeighbour(c *modes.Claim) ([]modes.Mount, error) {
 	}, nil
 }
 
-// removeNeighbour removes what addNeighbour made for a container's directory.
 func (w *Writer) removeNeighbour(directory string) error {
 	w.shelf.Lock()
 	defer w.shelf.Unlock()

@@ -239,5 +239,4 @@ func (w *Writer) Dir(o sharing.Owner, container string) string {
 	return filepath.Join(w.containersDir(), directoryName(o, container))
 }
 
-// directoryName is the name of a container's directory.
 func directoryName(o sharing.Owner, container string) string { return string(o) + "_" + container }

@@ -63,7 +63,6 @@ func newUsed(source UsageSource) *used {
 // deviceLabels are the labels of what is told of a device.
 func deviceLabels() []string { return []string{"device", "index", "model", "mode"} }
 
-// Describe implements prometheus.Collector.
 func (u *used) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		u.memory, u.limit, u.imported, u.host, u.seconds, u.compute, u.processes, u.untracked, u.deviceUsed, u.deviceCompute,
@@ -73,7 +72,6 @@ func (u *used) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (u *used) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()

@@ -59,7 +59,6 @@ func newStates(from States) *states {
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (s *states) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.memory, s.cores, s.given, s.coresGiven, s.shares, s.shareMemory, s.shareCores, s.strangers} {
 		out <- d
@@ -81,7 +80,6 @@ func (s share) plus(memory sharing.Bytes, cores sharing.Percent) share {
 	return share{memory: s.memory.Plus(memory), cores: s.cores + cores}
 }
 
-// Collect implements prometheus.Collector.
 func (s *states) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
@@ -136,7 +134,6 @@ func strangersOf(uses []occupancy.Use) map[[3]string]sharing.Bytes {
 	return out
 }
 
-// boolToFloat is a condition as a number.
 func boolToFloat(is bool) float64 {
 	if is {
 		return 1
@@ -156,10 +153,8 @@ func newConfiguration(from States) *configuration {
 		[]string{"device", "node", "geometry"}, nil)}
 }
 
-// Describe implements prometheus.Collector.
 func (c *configuration) Describe(out chan<- *prometheus.Desc) { out <- c.info }
 
-// Collect implements prometheus.Collector.
 func (c *configuration) Collect(out chan<- prometheus.Metric) {
 	v := c.from.Snapshot().Config
 	out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, v.Device, v.Node, v.Geometry)

@@ -49,7 +49,6 @@ func (s *Survey) deviceLoads(ctx context.Context) []DeviceLoad {
 	return out
 }
 
-// partitionLoads asks about the partitions that containers have.
 func (s *Survey) partitionLoads(ctx context.Context) []PartitionLoad {
 	var out []PartitionLoad
 	for _, r := range s.cfg.Records.All() {

@@ -160,7 +160,6 @@ func (r *reader) readHeader() error {
 	return nil
 }
 
-// addProcess adds what the process of a slot uses.
 func (r *reader) addProcess(slot int) error {
 	b, err := r.readAt(processesAt+int64(slot)*processSize, processStatusEnd)
 	if err != nil || decodeInt32(b[processStatusAt:]) == 0 {
@@ -215,7 +214,6 @@ func (r *reader) addImportsAndOverflow(slot int) error {
 	return nil
 }
 
-// readGPUTimes reads the GPU time.
 func (r *reader) readGPUTimes() error {
 	if !r.extended {
 		return nil

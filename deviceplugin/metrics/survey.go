@@ -202,7 +202,6 @@ func (s *Survey) noteResult(r checkpoint.Record, err error) {
 	}
 }
 
-// pruneFailures drops what is known of records that are gone.
 func (s *Survey) pruneFailures(known map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -187,7 +187,6 @@ func ClaimOf(s State, a Ask) (Claim, *Refusal) {
 	return claim, nil
 }
 
-// requireWorking refuses devices that do not work, whoever asks.
 func (s State) requireWorking(d *sharing.Device) *Refusal {
 	c, _ := s.Condition(d.ID)
 	switch {
@@ -199,7 +198,6 @@ func (s State) requireWorking(d *sharing.Device) *Refusal {
 	return newRefusal(DeviceBroken, "device %s (index %d) is broken (%s)", d.ID, d.Index, c.Detail).withHope("the container starts when it works again")
 }
 
-// refuseUnknown refuses a device that is not offered.
 func (s State) refuseUnknown(id sharing.DeviceID) *Refusal {
 	d := s.findDevice(id)
 	why, isUnread := s.IsUnread()

@@ -145,7 +145,6 @@ func inTheWay(s situation) (why string, is bool) {
 	return fmt.Sprintf("its mode becomes %s when the pods that hold it in %s are gone: %s", s.wanted, strings.Join(modes, " and "), list), true
 }
 
-// afterLook is the change after somebody looked at the device.
 func (c modeChange) afterLook(s situation) modeChange {
 	d := decideModeChange(s)
 	c.entered = s.entered
@@ -177,7 +176,6 @@ func (c modeChange) afterLook(s situation) modeChange {
 	return c
 }
 
-// afterFailure is the change after a look or an action that failed.
 func (c modeChange) afterFailure(wanted sharing.Mode, entered []sharing.Mode, kind Kind, why string) modeChange {
 	next := failure{attempts: 1, wanted: wanted, entered: entered, kind: kind, why: why}
 	if c.failure.wanted == wanted {
@@ -188,7 +186,6 @@ func (c modeChange) afterFailure(wanted sharing.Mode, entered []sharing.Mode, ki
 	return c
 }
 
-// afterEntering is the change after all actions have been taken.
 func (c modeChange) afterEntering(mode sharing.Mode) modeChange {
 	c.failure, c.settled, c.arrived = failure{}, mode, arrival{true, mode}
 	c.verdict = verdict{wanted: mode}

@@ -111,7 +111,6 @@ func Diff(before, after State) []Notice {
 	return all
 }
 
-// healthNotices are about whether the device works.
 func healthNotices(n Notice, old, d *device) []Notice {
 	switch was, is := old.health.isBroken(), d.health.isBroken(); {
 	case is && !was:
@@ -124,7 +123,6 @@ func healthNotices(n Notice, old, d *device) []Notice {
 	return []Notice{n}
 }
 
-// modeNotices are about the mode of the device.
 func modeNotices(n Notice, before *State, old *device, after *State, d *device) []Notice {
 	var all []Notice
 	tell := func(kind NoticeKind, detail string, holders []Holder) {

@@ -32,7 +32,6 @@ type health struct {
 
 func (h health) isBroken() bool { return h.silent || h.faulted }
 
-// becauseOf notes the first cause.
 func (h health) becauseOf(why string) health {
 	if h.cause == "" {
 		h.cause = why

@@ -34,7 +34,6 @@ type Holdings struct {
 
 func (e Holdings) applyTo(s *State) { s.holdings = e }
 
-// totalAsked adds up what the pods ask for.
 func (h *Holdings) totalAsked() Amounts {
 	var sum Amounts
 	for i := range h.Pods {
@@ -47,7 +46,6 @@ func (a Amounts) plus(b Amounts) Amounts {
 	return Amounts{addWithoutWrap(a.Number, b.Number), addWithoutWrap(a.Memory, b.Memory), addWithoutWrap(a.Cores, b.Cores)}
 }
 
-// atLeast is the larger of each of two amounts.
 func (a Amounts) atLeast(b Amounts) Amounts {
 	return Amounts{max(a.Number, b.Number), max(a.Memory, b.Memory), max(a.Cores, b.Cores)}
 }

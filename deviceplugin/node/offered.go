@@ -69,7 +69,6 @@ func (s *Settings) amountsOf(d *sharing.Device) Amounts {
 	return Amounts{Number: int64(d.MaxShares), Memory: int64(d.Memory/sharing.MiB) / s.mibPerUnit(), Cores: int64(d.Cores)}
 }
 
-// mibPerUnit is the MiB of a unit of memory.
 func (s *Settings) mibPerUnit() int64 { return max(s.Unit, 1) }
 
 // unitsOf is how many units memory takes, rounded up.

@@ -107,7 +107,6 @@ func (s *State) otherUnits() []Overhang {
 	return []Overhang{o}
 }
 
-// heldMemory is what the pod's shares add up to.
 func (h *Holding) heldMemory() sharing.Bytes {
 	var sum sharing.Bytes
 	for i := range h.Placement.Containers {
@@ -118,7 +117,6 @@ func (h *Holding) heldMemory() sharing.Bytes {
 	return sum
 }
 
-// podsOn are the pods that hold a share of a device.
 func (h *Holdings) podsOn(id sharing.DeviceID) []Holding {
 	var pods []Holding
 	for i := range h.Pods {
@@ -145,7 +143,6 @@ func withUnoffered(inv *sharing.Inventory, pods []Holding) sharing.Inventory {
 	return all
 }
 
-// overhangNotices are about what pods hold beyond what the node wants to offer.
 func overhangNotices(before, after *State) []Notice {
 	var all []Notice
 	was, is := before.knownOverhangs(), after.knownOverhangs()

@@ -42,7 +42,6 @@ func exceedsRequest(share *sharing.Share, req *sharing.Request, d *sharing.Devic
 	return share.Memory > ask || partial && unbound || share.Whole && (partial || ask < d.Memory)
 }
 
-// formatAmount is a share for people.
 func formatAmount(s *sharing.Share) string {
 	if s.Whole {
 		return "all"

@@ -178,7 +178,6 @@ func (s *State) offerOf(d *device) Offer {
 	return offer
 }
 
-// conditionOf decides which of the conditions is the device's.
 func (s *State) conditionOf(d *device) Condition {
 	offer := s.offerOf(d)
 	switch {

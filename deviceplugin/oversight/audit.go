@@ -43,7 +43,6 @@ type sighting struct {
 	started uint64
 }
 
-// newAudit returns an audit that has seen nothing yet.
 func newAudit(c *Config) *audit { return &audit{cfg: c, seen: map[sighting]int{}} }
 
 // lookAll looks at every device. It belongs to one goroutine.
@@ -100,7 +99,6 @@ func (a *audit) useWithoutShare(id sharing.DeviceID, pods occupancy.Pods, p driv
 	return occupancy.Use{}, false
 }
 
-// isExempt reports whether a pod may use devices without a share.
 func (x *Exemptions) isExempt(pod *corev1.Pod) bool {
 	return slices.Contains(x.Namespaces, pod.Namespace) || slices.Contains(x.ServiceAccounts, pod.Namespace+"/"+pod.Spec.ServiceAccountName)
 }

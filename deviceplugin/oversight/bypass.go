@@ -21,7 +21,6 @@ const lookAtRuntime = 10 * time.Second
 // its administrator is told about.
 type bypassWatch struct{ cfg *Config }
 
-// run looks again and again until ctx ends.
 func (b *bypassWatch) run(ctx context.Context, pause time.Duration) error {
 	b.checkRuntime(ctx)
 	return lookEvery(ctx, pause, func() { b.checkRuntime(ctx) })

@@ -39,7 +39,6 @@ type process struct {
 	started uint64
 }
 
-// newGuard returns a guard that has seen nothing yet.
 func newGuard(c *Config) *guard {
 	return &guard{cfg: c, seen: map[process]int{}, told: map[string]bool{}}
 }
@@ -75,7 +74,6 @@ func (g *guard) lookAll() {
 	}
 }
 
-// limitedContainers are the containers with shares, by their devices.
 func (g *guard) limitedContainers() map[sharing.DeviceID][]limitedContainer {
 	out := map[sharing.DeviceID][]limitedContainer{}
 	for _, r := range g.cfg.Records.All() {
@@ -93,7 +91,6 @@ func (g *guard) limitedContainers() map[sharing.DeviceID][]limitedContainer {
 	return out
 }
 
-// inspectProcess looks at a process that uses a device.
 func (g *guard) inspectProcess(device sharing.DeviceID, containers []limitedContainer, pid int, seen map[process]int) {
 	p, err := g.cfg.processes.readProgram(pid)
 	if err != nil || len(p.mapped) == 0 || slices.ContainsFunc(p.mapped, isLibrary) {

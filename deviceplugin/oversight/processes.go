@@ -38,7 +38,6 @@ func (h hostProcesses) pidsOf(container string) ([]int, error) {
 	return pids, nil
 }
 
-// isOf reports whether a process is a container's.
 func isOf(p procfs.Proc, container string) bool {
 	groups, err := p.Cgroups()
 	return err == nil && occupancy.IsOf(groups, container) // else it has ended
@@ -60,7 +59,6 @@ func (h hostProcesses) mountPoints(pid int) ([]string, error) {
 	return points, nil
 }
 
-// Cgroups implements metrics.Cgroups.
 func (h hostProcesses) Cgroups(pid int) ([]procfs.Cgroup, error) {
 	p, err := h.fs.Proc(pid)
 	if err != nil {

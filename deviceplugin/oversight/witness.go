@@ -50,7 +50,6 @@ type expected struct {
 	bare       int    // how often its processes were seen without the allocation
 }
 
-// newWitness returns a witness that looks at nothing yet.
 func newWitness(c *Config) *witness {
 	return &witness{cfg: c, again: time.Minute, expected: map[containerKey]expected{}}
 }
@@ -63,7 +62,6 @@ func (w *witness) expectContainer(pod *corev1.Pod, c *modes.Claim) {
 	w.expected[containerKey{c.Owner, c.Container}] = expected{allocation: c.ID, before: before}
 }
 
-// watchContainers looks until ctx ends.
 func (w *witness) watchContainers(ctx context.Context) error {
 	look, ask := time.NewTicker(time.Second), time.NewTicker(10*time.Second)
 	defer look.Stop()
@@ -103,7 +101,6 @@ func (w *witness) blockStarts(why string) {
 	w.cfg.Agent.Send(node.Troubled{Part: node.PartRuntime, Why: why})
 }
 
-// lookAll looks at every container that is expected.
 func (w *witness) lookAll() {
 	w.mu.Lock()
 	all := make(map[containerKey]expected, len(w.expected))
@@ -127,7 +124,6 @@ func (w *witness) lookAll() {
 	}
 }
 
-// dropExpected expects a container no more.
 func (w *witness) dropExpected(key containerKey, e expected) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -39,7 +39,6 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 	}
 }
 
-// reportMisplaced reports a pod that this node refused for good.
 func (r *Reporter) reportMisplaced(m *node.Misplaced) {
 	r.metrics.Misplaced(m.Fate.String())
 	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Namespace, Name: m.Pod, UID: types.UID(m.Owner)}
@@ -75,7 +74,6 @@ func (r *Reporter) reportOffer(n *node.Notice) {
 	}
 }
 
-// reportPart reports that a part of the surroundings fails or works again.
 func (r *Reporter) reportPart(n *node.Notice) {
 	if n.Part == node.PartAmounts {
 		// A passing state and no trouble: its end is no news.
@@ -108,7 +106,6 @@ func problemOf(p node.Part) (kind, reason string) {
 	return metrics.ProblemIdentity, events.KubeletRecordUnavailable
 }
 
-// reportDevice reports that a device broke, came back, or cannot be used in its mode.
 func (r *Reporter) reportDevice(n *node.Notice) {
 	switch n.Kind {
 	case node.DeviceBroke:
@@ -128,7 +125,6 @@ func (r *Reporter) reportDevice(n *node.Notice) {
 	}
 }
 
-// reportMode reports how far a device is on its way into its mode.
 func (r *Reporter) reportMode(n *node.Notice) {
 	switch n.Kind {
 	case node.ModeReached:

@@ -27,7 +27,6 @@ func NewNodeSource(a *agent.Agent, c settings.Configuration, amounts *legacy.Amo
 	return published{a, c, amounts}
 }
 
-// NodeState implements cluster.NodeSource.
 func (p published) NodeState() (cluster.NodeState, bool) {
 	state, device := p.agent.State(), p.settings.Device()
 	offered := state.Offered()
@@ -38,7 +37,6 @@ func (p published) NodeState() (cluster.NodeState, bool) {
 	}, state.Scanned()
 }
 
-// Unread implements cluster.NodeSource.
 func (p published) Unread() (why string, isFailing bool) {
 	state := p.agent.State()
 	why, _ = state.IsUnread()
@@ -53,7 +51,6 @@ func (p published) Labelled(labels map[string]string) {
 	}
 }
 
-// Withdraw implements cluster.NodeSource.
 func (p published) Withdraw() { p.agent.Send(node.Withdrawing{}) }
 
 // shown is what the metrics show.
@@ -72,7 +69,6 @@ func NewStates(a *agent.Agent, c settings.Configuration, records *checkpoint.Sto
 	return shown{a, c, records, s}
 }
 
-// Snapshot implements metrics.States.
 func (s shown) Snapshot() metrics.Snapshot {
 	state := s.agent.State()
 	return metrics.Snapshot{

@@ -120,7 +120,6 @@ type deviceKey struct {
 	model string
 }
 
-// Offer implements node.Offers.
 func (o *offers) Offer(f *node.Facts) node.Offer {
 	key := deviceKey{f.UUID, f.Index, f.Model}
 	if known, is := o.known.Load(key); is {

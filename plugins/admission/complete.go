@@ -80,7 +80,6 @@ func nonEphemeralContainers(pod *corev1.Pod) iter.Seq2[position, *corev1.Contain
 	}
 }
 
-// askingContainers yields those of the containers that ask for devices.
 func askingContainers(pod *corev1.Pod, s Settings) iter.Seq2[position, *corev1.Container] {
 	return func(yield func(position, *corev1.Container) bool) {
 		for at, c := range nonEphemeralContainers(pod) {

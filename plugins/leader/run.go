@@ -68,7 +68,6 @@ type renewals struct {
 	lease time.Duration
 }
 
-// Create implements resourcelock.Interface.
 func (r renewals) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := r.term.now()
 	err := r.Interface.Create(ctx, record)
@@ -78,7 +77,6 @@ func (r renewals) Create(ctx context.Context, record resourcelock.LeaderElection
 	return err
 }
 
-// Update implements resourcelock.Interface.
 func (r renewals) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity != r.Identity() {
 		// client-go gives back what it believes to hold, which after a sleep may be another's.

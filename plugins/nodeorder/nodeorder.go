@@ -60,14 +60,12 @@ func weightedScores(arguments framework.Arguments) []weightedScore {
 	return []weightedScore{{interpodaffinity.Name, affinity}, {tainttoleration.Name, taints}, {podtopologyspread.Name, spread}}
 }
 
-// OnSessionOpen implements framework.Plugin.
 func (p *plugin) OnSessionOpen(ssn *framework.Session) {
 	p.NodeOrderPlugin.OnSessionOpen(ssn)
 	p.known.dropIfMoreThan(len(ssn.Nodes))
 	ssn.AddBatchNodeOrderFn(p.Name(), p.scoreNodes)
 }
 
-// scoreNodes returns the sum of the scores of each node.
 func (p *plugin) scoreNodes(task *api.TaskInfo, nodes []*api.NodeInfo) (map[string]float64, error) {
 	state, described := k8sframework.NewCycleState(), p.known.describeNodes(nodes)
 	sum := make(map[string]float64, len(nodes))
@@ -98,7 +96,6 @@ type nodeInfoCache struct {
 	of map[string]*k8sframework.NodeInfo
 }
 
-// describeNodes returns the description of each node.
 func (d *nodeInfoCache) describeNodes(nodes []*api.NodeInfo) []fwk.NodeInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()

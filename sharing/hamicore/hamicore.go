@@ -11,10 +11,8 @@ type backend struct{}
 // New returns the backend. It holds no state.
 func New() sharing.Backend { return backend{} }
 
-// Mode implements sharing.Backend.
 func (backend) Mode() sharing.Mode { return sharing.HAMiCore }
 
-// Fit implements sharing.Backend.
 func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	return v.Divide(req)
 }

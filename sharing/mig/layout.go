@@ -94,7 +94,6 @@ func At(p *sharing.Partitioning, geometry string, position int) (sharing.Partiti
 	return sharing.Partition{}, false
 }
 
-// asPartition is the partition as it is written down.
 func (at *instance) asPartition(p *sharing.Partitioning, g *sharing.Geometry, position int) sharing.Partition {
 	f := &p.Profiles[at.profile]
 	return sharing.Partition{Profile: f.Name, Start: int(at.start), Size: f.Size, Geometry: g.Name, Position: position}

@@ -131,7 +131,6 @@ func weighFreeBlocks(taken uint64, slices int) int {
 	return sum
 }
 
-// hasProfile reports whether a geometry has partitions of a profile.
 func hasProfile(g *sharing.Geometry, profile string) bool {
 	for i := range g.Entries {
 		if g.Entries[i].Profile == profile {

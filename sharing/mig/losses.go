@@ -15,7 +15,6 @@ type losses struct {
 	whole  int16
 }
 
-// shapeLoss is the loss of a shape.
 func (l *losses) shapeLoss(s *shape) int64 {
 	if s[0] == 8 {
 		return int64(l.whole)

@@ -23,7 +23,6 @@ type backend struct{ learned *[]forecast }
 // New returns the backend, with the usual losses.
 func New() sharing.Backend { return backend{} }
 
-// Mode implements sharing.Backend.
 func (backend) Mode() sharing.Mode { return sharing.MIG }
 
 // Fit implements sharing.Backend. The request gets the smallest free partition
@@ -46,7 +45,6 @@ func (b backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, shari
 	return cost, sharing.Fits
 }
 
-// Share implements sharing.Backend.
 func (b backend) Share(v *sharing.View, req *sharing.Request) (s sharing.Share) {
 	_, _ = b.findOption(v, req, 0, &s) // Fit has said that it fits
 	return s
@@ -119,7 +117,6 @@ type wanted struct {
 	whole   *sharing.Profile // the largest, if all memory is asked for
 }
 
-// resolveRequest resolves a request on a device.
 func resolveRequest(d *sharing.Device, req *sharing.Request) wanted {
 	w := wanted{memory: req.Memory.On(d.Memory), cores: req.Cores}
 	if percent, ok := req.Memory.Percent(); ok {

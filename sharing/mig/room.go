@@ -49,7 +49,6 @@ func (r *lossEstimator) measureDevice(v *sharing.View) {
 	r.now = r.lossByPlaces(0)
 }
 
-// addLegalPlaces notes the places of all profiles.
 func (r *lossEstimator) addLegalPlaces(p *sharing.Partitioning) {
 	n := 0
 	for f := range p.Profiles {
@@ -64,7 +63,6 @@ func (r *lossEstimator) addLegalPlaces(p *sharing.Partitioning) {
 	r.ends[0], r.groups, r.possible = uint8(n), 1, 1
 }
 
-// addGeometryPlaces notes the places of a geometry.
 func (r *lossEstimator) addGeometryPlaces(p *sharing.Partitioning, g int) {
 	l, ok := laidOut(r.view, g)
 	n := r.firstPlace(r.groups)

@@ -60,7 +60,6 @@ func (s *shape) halfState(from int) int {
 	return 4*s.pairState(from) + s.pairState(from+2)
 }
 
-// pairState returns the state of two slices.
 func (s *shape) pairState(from int) int {
 	if s[from] >= 2 {
 		return doublePair

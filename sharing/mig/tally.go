@@ -56,13 +56,11 @@ type sliceMarks [marks / 8]uint64
 // markAt is the mark of a slice from 0 to marks-1.
 func (c *sliceMarks) markAt(slice int) mark { return mark(c[slice/8] >> (slice % 8 * 8)) }
 
-// setMark replaces the mark of a slice.
 func (c *sliceMarks) setMark(slice int, m mark) {
 	shift := slice % 8 * 8
 	c[slice/8] = c[slice/8]&^(0xff<<shift) | uint64(m)<<shift
 }
 
-// addPartition marks a partition.
 func (c *sliceMarks) addPartition(p sharing.Partition, device *sharing.Partitioning) {
 	start := min(max(p.Start, 0), marks-1)
 	m := conflictMark
@@ -123,10 +121,8 @@ func isFree(v *sharing.View, profile, start int, span uint64) bool {
 	return m != conflictMark && m == markOf(profile)
 }
 
-// IsKnown implements sharing.Partitioner.
 func (backend) IsKnown(d *sharing.Device) bool { return d.MIG != nil && len(d.MIG.Profiles) > 0 }
 
-// Count implements sharing.Partitioner.
 func (backend) Count(t sharing.Tally, d *sharing.Device, p sharing.Partition) sharing.Tally {
 	if p.IsZero() {
 		t[wordOwn] |= isAdrift
@@ -139,7 +135,6 @@ func (backend) Count(t sharing.Tally, d *sharing.Device, p sharing.Partition) sh
 	return t
 }
 
-// CountOwn implements sharing.Partitioner.
 func (b backend) CountOwn(t sharing.Tally, d *sharing.Device, p sharing.Partition, kind sharing.ContainerKind) sharing.Tally {
 	after := b.Count(t, d, p)
 	if p.IsZero() {

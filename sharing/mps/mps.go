@@ -30,7 +30,6 @@ type backend struct{}
 // New returns the backend. It holds no state.
 func New() sharing.Backend { return backend{} }
 
-// Mode implements sharing.Backend.
 func (backend) Mode() sharing.Mode { return sharing.MPS }
 
 // Fit implements sharing.Backend. Every share counts as one client: a container
@@ -69,7 +68,6 @@ func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing
 	return v.Divide(req)
 }
 
-// Share implements sharing.Backend.
 func (backend) Share(v *sharing.View, req *sharing.Request) sharing.Share {
 	s := v.Portion(req)
 	if v.Device.OneUser {

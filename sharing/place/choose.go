@@ -8,7 +8,6 @@ import (
 	"deviceshare/sharing"
 )
 
-// hasPickOn reports whether one of the picks is on device d.
 func hasPickOn(picks []pick, d int) bool {
 	for i := range picks {
 		if picks[i].device == d {
@@ -79,7 +78,6 @@ func (a *attempt) fitDevice(d int, picks []pick, req *sharing.Request) (v *shari
 	return v, cost, reason
 }
 
-// selectBackend looks up the backend of a mode.
 func (a *attempt) selectBackend(m sharing.Mode) bool {
 	i := a.backends.Index(m)
 	if i >= 0 {
@@ -139,7 +137,6 @@ func (a *attempt) preferNearest(best candidate, picks []pick, req *sharing.Reque
 	return best
 }
 
-// makeShare is what a request gets of a device that fits it.
 func (a *attempt) makeShare(d, option int, picks []pick, req *sharing.Request) sharing.Share {
 	v := a.viewForBackend(d, picks)
 	backend, _ := a.backends.For(v.Device.Mode)

@@ -106,7 +106,6 @@ func (a *attempt) measurePairs(s *setSearch, picks []pick) {
 	}
 }
 
-// meritWith is the merit of a set with one more device.
 func (s *setSearch) meritWith(w merit, set uint64, k int) merit {
 	c := &s.team[k]
 	w.score += c.score
@@ -123,7 +122,6 @@ func (s *setSearch) meritWith(w merit, set uint64, k int) merit {
 	return w
 }
 
-// updateBest notes a set if it is preferred to the best one so far.
 func (s *setSearch) updateBest(set uint64, w *merit) {
 	if s.best == 0 || w.compareTo(&s.merit) > 0 {
 		s.best, s.merit = set, *w

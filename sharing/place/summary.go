@@ -44,7 +44,6 @@ func Summarize(views []sharing.View) Summary {
 	return s
 }
 
-// summaryFor returns the sum of the devices of a mode.
 func (s *Summary) summaryFor(m sharing.Mode) *modeSummary {
 	for i := range s.tiers {
 		if s.tiers[i].mode == m {
@@ -55,7 +54,6 @@ func (s *Summary) summaryFor(m sharing.Mode) *modeSummary {
 	return &s.tiers[len(s.tiers)-1]
 }
 
-// summarizeDevice sums up one device.
 func summarizeDevice(v *sharing.View) modeSummary {
 	if v.Partitioned() {
 		return summarizePartitioned(v)
@@ -87,7 +85,6 @@ func summarizePartitioned(v *sharing.View) modeSummary {
 	return one
 }
 
-// addDevice counts one more device.
 func (t *modeSummary) addDevice(one modeSummary) {
 	if t.open == 0 || one.smallest < t.smallest {
 		t.smallest = one.smallest

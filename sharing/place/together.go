@@ -50,7 +50,6 @@ func bestGroup(all []candidate, wanted int) (best candidateGroup) {
 	return best
 }
 
-// containsGroup reports whether one of the candidates is of the group.
 func containsGroup(all []candidate, g candidateGroup) bool {
 	for k := range all {
 		if all[k].groupKey() == g {
@@ -100,7 +99,6 @@ func (a *attempt) listEvenCandidates(i int, picks []pick, refusals *sharing.Refu
 	return all
 }
 
-// devicesOf counts the devices of a mode among the candidates.
 func (a *attempt) devicesOf(all []candidate, rank int16) int {
 	n := 0
 	for d := range a.views {

@@ -39,7 +39,6 @@ func leastLostDevice(m *worth.Model, v *sharing.View, c sharing.Cost) int64 {
 	return -int64(lossInSteps(loss))*step + inUse(v)
 }
 
-// lossInSteps returns a loss in steps.
 func lossInSteps(loss float64) float64 { return math.Floor(loss*steps + 0.5) }
 
 // inUse is up to half a step, for the part of a device that is in use.

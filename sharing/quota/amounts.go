@@ -40,7 +40,6 @@ func (a Amounts) sumFor(l *Limit) int64 {
 	return sum
 }
 
-// resourceAmount returns the part's amount of a resource.
 func (p *Part) resourceAmount(r Resource) int64 {
 	switch r {
 	case Cores:
@@ -143,7 +142,6 @@ func Held(p *sharing.Placement, inv *sharing.Inventory) Amounts {
 	return sum.clampParts()
 }
 
-// devicesOf returns the devices that a placement has shares of.
 func devicesOf(p *sharing.Placement) map[sharing.DeviceID]struct{} {
 	ids := map[sharing.DeviceID]struct{}{}
 	for i := range p.Containers {

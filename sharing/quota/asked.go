@@ -64,12 +64,10 @@ func Asked(pod *sharing.PodRequest, kinds Kinds) Amounts {
 	return Amounts{sum}.clampParts()
 }
 
-// plus returns the sum of two parts.
 func (p Part) plus(q Part) Part {
 	return Part{Memory: p.Memory + q.Memory, Cores: p.Cores + q.Cores, Number: p.Number + q.Number}
 }
 
-// max returns the larger of each amount of two parts.
 func (p Part) max(q Part) Part {
 	return Part{Memory: max(p.Memory, q.Memory), Cores: max(p.Cores, q.Cores), Number: max(p.Number, q.Number)}
 }

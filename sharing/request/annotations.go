@@ -32,7 +32,6 @@ func (t podAnnotations) lookupKnown(key string) (string, bool) {
 	return text, ok
 }
 
-// readAnnotations reads what the user says about the whole pod.
 func (r *reader) readAnnotations(p *podspec.Pod, out *sharing.PodRequest) {
 	a := podAnnotations(p.Annotations)
 	out.Modes = r.readModes(a)
@@ -116,7 +115,6 @@ func (r *reader) readList(a podAnnotations, key string, check func(string) strin
 	return items
 }
 
-// checkModel says what is wrong with the name of a model.
 func checkModel(s string) string {
 	if sharing.ModelWords(s) == "" {
 		return fmt.Sprintf("%q names no model: it has no letter or digit", s)
@@ -124,7 +122,6 @@ func checkModel(s string) string {
 	return ""
 }
 
-// checkUUID says what is wrong with a device UUID.
 func checkUUID(s string) string {
 	if rest, ok := strings.CutPrefix(s, "GPU-"); ok && rest != "" && len(s) <= 128 &&
 		strings.Trim(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == "" {

@@ -42,7 +42,6 @@ func (r *reader) readContainer(path string, c *podspec.Container) (sharing.Reque
 	return req, len(r.mistakes) == before
 }
 
-// checkAmounts checks each amount for itself.
 func (r *reader) checkAmounts(path string, c *podspec.Container) {
 	number, _ := c.Amount(r.Names.Number)
 	devices := max(1, min(number, mostDevices))
@@ -69,7 +68,6 @@ func (r *reader) checkAmounts(path string, c *podspec.Container) {
 	}
 }
 
-// checkMemoryConflict complains about two amounts of memory.
 func (r *reader) checkMemoryConflict(path string, c *podspec.Container) {
 	amount, _ := c.Amount(r.Names.Memory)
 	if _, relative := c.Amount(r.Names.Percentage); relative && amount > 0 {

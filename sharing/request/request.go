@@ -89,7 +89,6 @@ func (r Rules) newReader(p *podspec.Pod) *reader {
 	return &reader{Rules: Rules{r.Names, max(r.Factor, 1), r.Defaults}, namespace: p.Namespace, split: split}
 }
 
-// readContainers reads those containers that ask for devices.
 func (r *reader) readContainers(p *podspec.Pod) []sharing.Request {
 	var out []sharing.Request
 	for path, c := range containersOf(p) {

@@ -75,7 +75,6 @@ func devices(b sharing.Backend) map[string]sharing.Device {
 	return all
 }
 
-// cuts reports whether the backend's devices are cut into partitions.
 func cuts(b sharing.Backend) bool {
 	_, ok := b.(sharing.Partitioner)
 	return ok

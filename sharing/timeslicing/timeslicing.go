@@ -13,13 +13,10 @@ type backend struct{}
 // New returns the backend. It holds no state.
 func New() sharing.Backend { return backend{} }
 
-// Mode implements sharing.Backend.
 func (backend) Mode() sharing.Mode { return sharing.TimeSlicing }
 
-// Fit implements sharing.Backend.
 func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	return v.Divide(req)
 }
 
-// Share implements sharing.Backend.
 func (backend) Share(v *sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }

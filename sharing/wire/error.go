@@ -32,7 +32,6 @@ func (e *Error) Error() string {
 
 func bytePosition(offset int) string { return "byte " + strconv.Itoa(offset) }
 
-// quoteExcerpt quotes a piece of foreign text for a message, cut to a bearable length.
 func quoteExcerpt(s string) string {
 	const longest = 60
 	if len(s) > longest {

@@ -61,7 +61,6 @@ func wrapJSONError(format string, length int, err error) error {
 	return &Error{format, "", err.Error()}
 }
 
-// renderJSON writes a structure as JSON.
 func renderJSON(format string, from any) (string, error) {
 	b, err := json.Marshal(from)
 	if err != nil {

@@ -146,7 +146,6 @@ func decodeAssigned(text string, containers []ContainerRef, r resolver, factor i
 	return p, nil
 }
 
-// decodeEntry reads the shares of one container.
 func decodeEntry(f *firstError, text string, start int, r resolver, factor int64) []sharing.Share {
 	var shares []sharing.Share
 	_ = forEachPiece(f, text, ':', func(piece string, offset int) { // f keeps the mistake

@@ -67,7 +67,6 @@ func replaceSeparators(model string) string {
 	}, model)
 }
 
-// factorOrOne is the factor, or 1 where none is set.
 func factorOrOne(factor int64) int64 { return max(factor, 1) }
 
 // DecodeRegister reads the legacy grammar. Six fields are the rule; five, as written

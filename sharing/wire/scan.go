@@ -51,7 +51,6 @@ func (s *scanner) scan() error {
 	return s.scanValue()
 }
 
-// errorHere places a mistake at the current path and position.
 func (s *scanner) errorHere(why string) error {
 	var b strings.Builder
 	for _, p := range s.path {
@@ -77,7 +76,6 @@ func (s *scanner) skipSpace() {
 	}
 }
 
-// scanValue walks over one value.
 func (s *scanner) scanValue() error {
 	s.skipSpace()
 	if len(s.path) > maxDepth {
@@ -112,7 +110,6 @@ func (s *scanner) scanString() []byte {
 	return s.text[start:s.next]
 }
 
-// scanKey reads the key of a member.
 func (s *scanner) scanKey() []byte {
 	q := s.scanString()
 	if !slices.Contains(q, '\\') {

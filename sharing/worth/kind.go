@@ -104,7 +104,6 @@ func (k *Kind) meanSize(devices map[Class]int) float64 {
 	return float64(sum) / float64(max(1, n)) / wholeDevice
 }
 
-// acceptsClass reports whether the kind accepts devices of a class.
 func (k *Kind) acceptsClass(c *Class) bool {
 	if k.modes != "" && !slices.Contains(strings.Split(k.modes, ","), string(c.Mode)) {
 		return false

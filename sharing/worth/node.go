@@ -79,7 +79,6 @@ func findTaken(taken []Taken, device int) *Taken {
 	return nil
 }
 
-// matchesDevice reports whether a device is of the class.
 func (c *class) matchesDevice(d *sharing.Device) bool {
 	return c.Memory == d.Memory && c.Cores == d.Cores && c.Mode == d.Mode && c.Model == d.Model
 }
@@ -161,7 +160,6 @@ func (m *Model) DeviceLoss(v *sharing.View, c sharing.Cost) float64 {
 	return before - after
 }
 
-// usableDevices returns how many devices of a node pods of a kind can use.
 func (m *Model) usableDevices(n *node, t int, cpu, memory float64) float64 {
 	devices := 0.0
 	for i := range n.used {

@@ -46,7 +46,6 @@ func (s *State) Add(object any) bool {
 	return s.addForViews(object) || kept
 }
 
-// addForViews takes in what views show.
 func (s *State) addForViews(object any) bool {
 	kept, ok := trimObject(object, s.alike)
 	switch o := kept.(type) {
@@ -83,7 +82,6 @@ func trimObject(object any, like *containerCache) (any, bool) {
 	return nil, false
 }
 
-// appendObjects adds the objects of another state.
 func (s *State) appendObjects(o *State) {
 	if o.DeviceConfig != nil {
 		s.DeviceConfig = o.DeviceConfig

@@ -69,7 +69,6 @@ func (h hasher) hashMeta(m *metav1.ObjectMeta) {
 	m.Namespace, m.Name, m.UID = h.hashName(m.Namespace), h.hashName(m.Name), types.UID(h.hashName(string(m.UID)))
 }
 
-// replaceAnnotation replaces an annotation that is there.
 func replaceAnnotation(m *metav1.ObjectMeta, key string, change func(string) string) {
 	if value, ok := m.Annotations[key]; ok {
 		m.Annotations[key] = change(value)

@@ -43,7 +43,6 @@ func (l labelHasher) hashScheduling(s *Scheduling) *Scheduling {
 	return out
 }
 
-// nodeLabels hashes the labels and taints of a node.
 func (l labelHasher) nodeLabels(n *corev1.Node) {
 	n.Labels = l.hashLabels(n.Labels)
 	for i := range n.Spec.Taints {

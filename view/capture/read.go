@@ -142,7 +142,6 @@ func isScheduling(text []byte) bool {
 	return false
 }
 
-// readScheduling reads one object that views do not need.
 func (s *State) readScheduling(l *rawLine) error {
 	if s.Scheduling == nil { // a view reads it, or the text is of version 1
 		return nil

@@ -59,7 +59,6 @@ func (s *Scheduling) addObject(object any) bool {
 	return true
 }
 
-// appendObjects adds what another has.
 func (s *Scheduling) appendObjects(o *Scheduling) {
 	if o.Config != nil {
 		s.Config = o.Config

@@ -83,7 +83,6 @@ func Write(w io.Writer, s *State) error {
 	return nil
 }
 
-// writeLines writes the lines that views skip.
 func (s *Scheduling) writeLines(write func(string, any) error) error {
 	if s.Config != nil {
 		if err := write(kindScheduler, *s.Config); err != nil {

@@ -33,7 +33,6 @@ func hasDevices(p *corev1.Pod) bool {
 	return placed || corepod.AsksExtended(p)
 }
 
-// isMember reports whether a pod names a group.
 func isMember(p *corev1.Pod) bool {
 	return slices.ContainsFunc(groupKeys(), func(key string) bool { return p.Annotations[key] != "" })
 }

@@ -83,7 +83,6 @@ func (d *PageProxy) rewriteRequest(p *httputil.ProxyRequest) {
 	_ = d.addToken(p.In.Context(), p.Out.Header) // without a token the page refuses, and says why
 }
 
-// addToken adds the token.
 func (d *PageProxy) addToken(ctx context.Context, h http.Header) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,7 +117,6 @@ func (d *PageProxy) dialPage(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// findReadyPod looks for a pod that is ready.
 func (d *PageProxy) findReadyPod(ctx context.Context) (*corev1.Pod, int32, error) {
 	pods, err := d.reader.client.CoreV1().Pods(d.reader.namespace).List(ctx, metav1.ListOptions{LabelSelector: pageLabels})
 	if err != nil {
@@ -155,7 +153,6 @@ type passage struct {
 	tunnel httpstream.Connection
 }
 
-// Close implements net.Conn.
 func (p *passage) Close() error {
 	_ = p.stream.Close()
 	return p.tunnel.Close()

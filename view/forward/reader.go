@@ -94,7 +94,6 @@ func (r *Reader) Read(ctx context.Context, wanted func(node string) bool) (map[s
 	return samples, group.Wait()
 }
 
-// samplePlugin asks one device plugin.
 func (r *Reader) samplePlugin(ctx context.Context, p *corev1.Pod) Sample {
 	if p.Status.Phase != corev1.PodRunning {
 		return Sample{Err: fmt.Errorf("its device plugin %s is %s", p.Name, strings.ToLower(string(p.Status.Phase)))}

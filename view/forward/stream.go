@@ -25,7 +25,6 @@ import (
 // each are 1 MiB.
 const largestPage = 16 << 20
 
-// fetchMetrics reads the metrics of one device plugin through the API server.
 func (r *Reader) fetchMetrics(ctx context.Context, p *corev1.Pod) (*usage.Page, error) {
 	port, err := portOf(p)
 	if err != nil {
@@ -144,23 +143,17 @@ func (s *stream) remoteError() string {
 // tunnelled is the address of both ends.
 type tunnelled struct{}
 
-// Network implements net.Addr.
 func (tunnelled) Network() string { return "tunnel" }
 
-// String implements net.Addr.
 func (tunnelled) String() string { return "tunnel" }
 
-// LocalAddr implements net.Conn.
 func (*stream) LocalAddr() net.Addr { return tunnelled{} }
 
-// RemoteAddr implements net.Conn.
 func (*stream) RemoteAddr() net.Addr { return tunnelled{} }
 
 // SetDeadline implements net.Conn: whoever has waited long enough closes the tunnel.
 func (*stream) SetDeadline(time.Time) error { return nil }
 
-// SetReadDeadline implements net.Conn.
 func (*stream) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline implements net.Conn.
 func (*stream) SetWriteDeadline(time.Time) error { return nil }

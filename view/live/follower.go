@@ -59,7 +59,6 @@ func New(core kubernetes.Interface, batch volcano.Interface, configNamespace str
 	return f
 }
 
-// untypedLister is a typed list as the one of any type.
 func untypedLister[T runtime.Object](list func(context.Context, metav1.ListOptions) (T, error)) cache.ListWithContextFunc {
 	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 }
@@ -104,7 +103,6 @@ func equalText(a, b *string) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// signalChange says that the state is another one.
 func (f *Follower) signalChange() {
 	select {
 	case f.changed <- struct{}{}:

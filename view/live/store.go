@@ -79,7 +79,6 @@ func (s *store) listAndWatch(ctx context.Context) {
 	}
 }
 
-// recordResult remembers how asking the API server went.
 func (s *store) recordResult(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // what is too old is listed anew
@@ -117,7 +116,6 @@ func (s *store) lastError() error {
 	return s.err
 }
 
-// appendTo adds the objects to a state.
 func (s *store) appendTo(state *capture.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,10 +136,8 @@ func (s *store) appendTo(state *capture.State) {
 	}
 }
 
-// Add implements cache.ReflectorStore.
 func (s *store) Add(object any) error { return s.putObject(object) }
 
-// Update implements cache.ReflectorStore.
 func (s *store) Update(object any) error { return s.putObject(object) }
 
 func (s *store) putObject(object any) error {
@@ -166,7 +162,6 @@ func (s *store) putObject(object any) error {
 	return nil
 }
 
-// Delete implements cache.ReflectorStore.
 func (s *store) Delete(object any) error {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 	if err != nil {
@@ -182,7 +177,6 @@ func (s *store) Delete(object any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore.
 func (s *store) Replace(list []any, _ string) error {
 	objects := make(map[string]any, len(list))
 	var mistakes []error

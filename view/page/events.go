@@ -25,7 +25,6 @@ type viewers struct {
 
 func newViewers() *viewers { return &viewers{changed: make(chan struct{})} }
 
-// wakeAll wakes all viewers.
 func (v *viewers) wakeAll() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

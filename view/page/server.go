@@ -88,7 +88,6 @@ func (s *Server) Follow(ctx context.Context) {
 	parts.Wait()
 }
 
-// readSource reads the source and tells the viewers.
 func (s *Server) readSource() {
 	version := int64(1)
 	if before := s.currentSnapshot(); before != nil {
@@ -107,7 +106,6 @@ func (s *Server) currentSnapshot() *snapshot {
 	return s.now
 }
 
-// keepTime notes a sample every so often.
 func (s *Server) keepTime(ctx context.Context) {
 	tick := s.clock.NewTicker(sampleEvery)
 	defer tick.Stop()

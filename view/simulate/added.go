@@ -69,7 +69,6 @@ func inNamespace(m *metav1.ObjectMeta, namespace string) {
 	}
 }
 
-// decodeDocument reads one document.
 func (a *Added) decodeDocument(text []byte, where string) error {
 	var kind struct {
 		metav1.TypeMeta `json:",inline"`
@@ -104,7 +103,6 @@ func (a *Added) decodeDocument(text []byte, where string) error {
 	return nil
 }
 
-// onlyComments reports whether a document says nothing.
 func onlyComments(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
@@ -163,7 +161,6 @@ func (a *admitter) admitPod(p *corev1.Pod) (arrival, error) {
 	return arrival{pod: p, group: a.ensureGroup(p)}, nil
 }
 
-// applyWebhookPatch returns the pod as the webhook would complete it.
 func applyWebhookPatch(p *corev1.Pod, s admission.Settings) (*corev1.Pod, error) {
 	operations := admission.Complete(p, s)
 	if len(operations) == 0 {

@@ -98,7 +98,6 @@ func (r *replay) measureCapacity() error {
 	return nil
 }
 
-// processSecond lets one second happen.
 func (r *replay) processSecond(coming []TracePod) error {
 	for _, p := range r.running[r.now] {
 		if err := r.finishPod(p); err != nil {
@@ -139,7 +138,6 @@ func (p *TracePod) namespacedName() types.NamespacedName {
 	return types.NamespacedName{Namespace: traceNamespace, Name: p.Name}
 }
 
-// submitPod brings a pod into the cluster.
 func (r *replay) submitPod(p *TracePod) error {
 	a, err := r.admitter.admitPod(p.toPod(r.admitter.scheduler, &r.settings))
 	if err != nil {
@@ -155,7 +153,6 @@ func (r *replay) submitPod(p *TracePod) error {
 	return r.cluster.Add(a.pod)
 }
 
-// finishPod takes a pod out of the cluster that has ended.
 func (r *replay) finishPod(p *TracePod) error {
 	pod, there := r.cluster.Pod(p.namespacedName())
 	if !there {
@@ -172,7 +169,6 @@ func (r *replay) finishPod(p *TracePod) error {
 	return nil
 }
 
-// recordPlaced notes which pods have a node now.
 func (r *replay) recordPlaced() error {
 	still := r.waiting[:0]
 	for _, p := range r.waiting {

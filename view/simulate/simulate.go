@@ -123,7 +123,6 @@ func (r *run) deviceConfig() (config.Device, error) {
 
 func (r *run) addNote(text string) { r.out.Notes = append(r.out.Notes, text) }
 
-// loadCapture brings in the captured objects.
 func (r *run) loadCapture() error {
 	r.nodes = wholeNodes(r.state)
 	for _, c := range r.state.Scheduling.Classes {
@@ -244,7 +243,6 @@ func (r *run) placeAnew(old *corev1.Pod) error {
 	return r.cluster.Add(p)
 }
 
-// addNewPods has the pods of the question come.
 func (r *run) addNewPods() error {
 	for _, g := range r.question.Add.Groups {
 		g = g.DeepCopy()

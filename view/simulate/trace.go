@@ -99,7 +99,6 @@ func (t *traceReader) joinMistakes() error {
 	return fmt.Errorf("read the trace: %w", errors.Join(t.mistakes...))
 }
 
-// readHeader reads the names of the columns.
 func (t *traceReader) readHeader(names []string) {
 	known := traceColumns()
 	for i, name := range names {

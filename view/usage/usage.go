@@ -60,7 +60,6 @@ func Read(r io.Reader) (*Page, error) {
 	return p, nil
 }
 
-// addMetric adds one metric to the uses.
 func (p *Page) addMetric(family *dto.MetricFamily, add func(*Use, float64)) {
 	for _, m := range family.GetMetric() {
 		h := Holder{Namespace: labelValue(m, "namespace"), Pod: labelValue(m, "pod"), Container: labelValue(m, "container"), Device: labelValue(m, "device")}

@@ -89,7 +89,6 @@ func rootOf(state io.Reader) (string, error) {
 	return filepath.Join(s.Bundle, spec.Root.Path), nil
 }
 
-// decodeJSON reads one JSON text of a bounded size.
 func decodeJSON(r io.Reader, most int64, into any) error {
 	text, err := readBounded(r, most)
 	if err != nil {
@@ -98,7 +97,6 @@ func decodeJSON(r io.Reader, most int64, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// readBounded reads everything, and refuses more than a number of bytes.
 func readBounded(r io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(text)) > most {

@@ -43,7 +43,6 @@ type Config struct {
 	TimeSliceStep timeslicing.Slice
 }
 
-// timeSlicing is the preparer of that mode.
 func timeSlicing(cfg *Config) modes.Preparer {
 	if cfg.TimeSlice == nil {
 		return timeslicing.New()

@@ -51,7 +51,6 @@ func (b *holdingStore) hasEntered(id sharing.DeviceID) (bool, error) {
 	return err == nil, err
 }
 
-// recordEntered notes that a device was brought into the mode here.
 func (b *holdingStore) recordEntered(id sharing.DeviceID) error {
 	if in, err := b.hasEntered(id); in || err != nil {
 		return err
@@ -62,7 +61,6 @@ func (b *holdingStore) recordEntered(id sharing.DeviceID) error {
 	return b.files.Write(b.enteredPath(id), nil, 0o600)
 }
 
-// recordLeft notes that a device is in the mode no more.
 func (b *holdingStore) recordLeft(id sharing.DeviceID) error {
 	if in, err := b.hasEntered(id); !in || err != nil {
 		return err
@@ -108,7 +106,6 @@ func (b *holdingStore) listHoldings(id sharing.DeviceID, except string) ([]holdi
 	return found, nil
 }
 
-// readHolding reads one holding.
 func (b *holdingStore) readHolding(id sharing.DeviceID, file string) (holding, error) {
 	path := filepath.Join(b.deviceDir(id), file)
 	text, err := b.files.Read(path)
@@ -145,7 +142,6 @@ func (b *holdingStore) devicesHeldBy(o sharing.Owner) ([]sharing.DeviceID, error
 	return ids, nil
 }
 
-// removeHoldings removes what an owner holds of a device.
 func (b *holdingStore) removeHoldings(id sharing.DeviceID, o sharing.Owner) error {
 	names, err := b.files.List(b.deviceDir(id))
 	if err != nil {
@@ -160,7 +156,6 @@ func (b *holdingStore) removeHoldings(id sharing.DeviceID, o sharing.Owner) erro
 	return errors.Join(failed...)
 }
 
-// listOwners lists whoever holds something.
 func (b *holdingStore) listOwners() ([]sharing.Owner, error) {
 	dirs, err := b.files.List(b.root)
 	if err != nil {

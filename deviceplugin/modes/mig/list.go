@@ -8,7 +8,6 @@ import (
 	"deviceshare/deviceplugin/driver"
 )
 
-// describeInstances names several instances.
 func describeInstances(instances []driver.Instance) string {
 	if len(instances) == 0 {
 		return "no instances"

@@ -198,7 +198,6 @@ func (p *Preparer) requireGone(id sharing.DeviceID, gi int) error {
 	return nil
 }
 
-// destroyCompute destroys every compute instance of an instance.
 func (p *Preparer) destroyCompute(ctx context.Context, id sharing.DeviceID, in *driver.Instance) error {
 	for _, c := range in.Compute {
 		err := p.retryWhileInUse(ctx, func() error { return p.cfg.Driver.DestroyComputeInstance(id, in.GI, c.CI) })

@@ -212,7 +212,6 @@ func (p *Preparer) Unprepare(ctx context.Context, o sharing.Owner) error {
 	return nil
 }
 
-// unprepareDevice removes what an owner holds of one device.
 func (p *Preparer) unprepareDevice(ctx context.Context, id sharing.DeviceID, o sharing.Owner) error {
 	turn, err := p.seats.lockDevice(ctx, id)
 	if err != nil {

@@ -162,7 +162,6 @@ func addDestroyStep(err error, all []driver.Instance) error {
 	return &modes.Manual{Device: manual.Device, Why: manual.Why, Do: destroyAllCommand(manual.Device) + ", then " + manual.Do}
 }
 
-// destroyInstances destroys every instance of a device.
 func (p *Preparer) destroyInstances(ctx context.Context, id sharing.DeviceID, all []driver.Instance) error {
 	for i := range all {
 		err := p.destroyInstance(ctx, id, all[i])

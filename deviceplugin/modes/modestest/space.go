@@ -100,27 +100,22 @@ type crashingSpace struct {
 	under host.Space
 }
 
-// Limit implements host.Space.
 func (s crashingSpace) Limit(dir string, b host.Bound) error {
 	return s.dying.Effect(func() error { return s.under.Limit(dir, b) })
 }
 
-// Detach implements host.Space.
 func (s crashingSpace) Detach(dir string) error {
 	return s.dying.Effect(func() error { return s.under.Detach(dir) })
 }
 
-// Put implements host.Space.
 func (s crashingSpace) Put(shelf, name string, content []byte, mode fs.FileMode) error {
 	return s.dying.Effect(func() error { return s.under.Put(shelf, name, content, mode) })
 }
 
-// Drop implements host.Space.
 func (s crashingSpace) Drop(shelf, name string) error {
 	return s.dying.Effect(func() error { return s.under.Drop(shelf, name) })
 }
 
-// Release implements host.Space.
 func (s crashingSpace) Release(dir string) error {
 	return s.dying.Effect(func() error { return s.under.Release(dir) })
 }

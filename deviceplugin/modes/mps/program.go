@@ -116,7 +116,6 @@ func (p Program) Launch(ctx context.Context, d Daemon) error {
 	return nil
 }
 
-// endOf returns the last bytes of a file with the output of a command.
 func endOf(file *os.File) string {
 	const most = 500
 	begin := int64(0)
@@ -127,7 +126,6 @@ func endOf(file *os.File) string {
 	return strings.TrimSpace(string(text))
 }
 
-// awaitAnswer waits until a daemon that was started answers.
 func (p Program) awaitAnswer(ctx context.Context, d Daemon) error {
 	for {
 		_, err := p.Tell(ctx, d, "get_server_list")
@@ -189,7 +187,6 @@ func (p Program) Tell(ctx context.Context, d Daemon, command string) (string, er
 	return string(got.text), nil
 }
 
-// startCommand starts a command that talks to a daemon.
 func (p Program) startCommand(d Daemon, cmd *exec.Cmd) error {
 	if p.ownRoot() {
 		return cmd.Start()

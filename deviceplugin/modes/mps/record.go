@@ -49,7 +49,6 @@ type claimRecord struct {
 	owner sharing.Owner // from the directory's name
 }
 
-// decodeRecord reads a value of either format.
 func decodeRecord(path string, text []byte, into any, got *int) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
@@ -60,7 +59,6 @@ func decodeRecord(path string, text []byte, into any, got *int) error {
 	return nil
 }
 
-// encodeRecord writes a value of either format.
 func encodeRecord(value any) []byte {
 	text, _ := json.Marshal(value) // numbers and texts always marshal
 	return append(text, '\n')
@@ -97,7 +95,6 @@ func (p *Preparer) writeDeviceRecord(id sharing.DeviceID, d deviceRecord) error 
 	return p.cfg.Files.Write(p.devicePath(id), encodeRecord(d), 0o600)
 }
 
-// claimsOnDevice reads every container that is prepared on a device.
 func (p *Preparer) claimsOnDevice(id sharing.DeviceID) ([]claimRecord, error) {
 	all, err := p.claimsOf(func(sharing.Owner) bool { return true })
 	return slices.DeleteFunc(all, func(c claimRecord) bool { return c.Device != id }), err
@@ -136,7 +133,6 @@ func (p *Preparer) claimsOf(some func(sharing.Owner) bool) ([]claimRecord, error
 	return all, errors.Join(failed...)
 }
 
-// claimOf returns the record of a claim.
 func claimOf(c *modes.Claim) claimRecord {
 	return claimRecord{
 		Version: version, Device: c.Devices[0].Device.ID, Namespace: c.Namespace, Pod: c.Pod, Container: c.Container,

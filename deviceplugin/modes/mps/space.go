@@ -30,7 +30,6 @@ const (
 	logSize  = 4 * sharing.MiB
 )
 
-// limitDirectories sets the limits of the directories that containers can write.
 func (p *Preparer) limitDirectories(d Daemon) error {
 	if err := p.cfg.Space.Limit(d.Pipe(), host.Bound{Size: pipeSize, Mode: 0o755, NoLinks: true}); err != nil {
 		return fmt.Errorf("the containers of device %s could fill the host's memory: %w", d.Device, err)
@@ -77,7 +76,6 @@ func (p *Preparer) boundUnlessUsed(d Daemon) error {
 	return p.limitDirectories(d)
 }
 
-// removeDirectories removes a daemon's directories.
 func (p *Preparer) removeDirectories(d Daemon) error {
 	for _, dir := range []string{d.Pipe(), d.Shm()} {
 		if err := p.cfg.Space.Release(dir); err != nil {

@@ -75,7 +75,6 @@ func (p *Preparer) Run(ctx context.Context) error {
 	}
 }
 
-// checkDaemon checks one daemon, restarts it if it died, and reports that.
 func (p *Preparer) checkDaemon(ctx context.Context, id sharing.DeviceID, w *watch) {
 	if time.Now().Before(w.next) {
 		return

@@ -46,7 +46,6 @@ func hasStartedApp(o sharing.Owner, there []claimRecord) bool {
 
 func sameUser(a, b *int64) bool { return a != nil && b != nil && *a == *b }
 
-// describeUser is a user for people.
 func describeUser(id *int64) string {
 	if id == nil {
 		return "the user of its image"

@@ -29,7 +29,6 @@ type Spec struct {
 	Files        []File            `json:"files"`
 }
 
-// requireComplete returns what a description lacks that every image needs.
 func (s Spec) requireComplete() error {
 	switch {
 	case !strings.Contains(path.Base(s.Name), ":"):

@@ -57,7 +57,6 @@ func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 	return specs, nil
 }
 
-// archDir is where things for one architecture are built.
 func (b Builder) archDir(arch string) string { return filepath.Join(b.Work, arch) }
 
 // ProgramFile is the program of a product for one architecture, once it is built.
@@ -131,7 +130,6 @@ func (b Builder) BuildPlugins(ctx context.Context) error {
 // PluginFile is a plugin for one architecture, once it is built.
 func (b Builder) PluginFile(arch, name string) string { return b.programPath(arch, name) }
 
-// programPath is a program for one architecture, once it is built.
 func (b Builder) programPath(arch, name string) string {
 	return filepath.Join(b.archDir(arch), "bin", name)
 }

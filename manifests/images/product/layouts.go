@@ -129,7 +129,6 @@ func hashOf(path string) ([]byte, error) {
 	return sum.Sum(nil), err
 }
 
-// readLayout tells what was written as a layout.
 func readLayout(p Product, name, dir string) (Written, error) {
 	w := Written{Product: p, Name: name, Layout: dir, Sizes: map[string]int64{}}
 	root, err := layout.ImageIndexFromPath(dir)

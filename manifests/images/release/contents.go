@@ -141,7 +141,6 @@ func (inv inventory) addPackage(within common.ElementID, kind, name, version, ur
 
 var notInIdentifiers = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// elementID makes a name within the document.
 func elementID(kind, name string) common.ElementID {
 	return common.ElementID(kind + "-" + notInIdentifiers.ReplaceAllString(name, "-"))
 }

@@ -36,7 +36,6 @@ func (s substitution) applyTo(text string) (string, error) {
 	return s.old.ReplaceAllLiteralString(text, s.by), nil
 }
 
-// chartVersion is the version that the working copy's chart names.
 func (m manifests) chartVersion() (string, error) {
 	text, err := os.ReadFile(filepath.Join(m.dir, "chart/Chart.yaml"))
 	if err != nil {

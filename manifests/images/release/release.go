@@ -23,7 +23,6 @@ import (
 // out, because the tag of an image cannot have it.
 var versionForm = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z][0-9A-Za-z.-]*)?$`)
 
-// checkVersion returns an error that says what a version looks like.
 func checkVersion(version string) error {
 	if !versionForm.MatchString(version) {
 		return fmt.Errorf("version %q: want a semantic version such as v0.2.0 or v0.2.0-rc.1", version)

@@ -37,7 +37,6 @@ const (
 // wrote. It is never overwritten.
 var ErrForeign = errors.New("the Secret was not written by this webhook")
 
-// encodeState writes a state as data of its Secret.
 func encodeState(s State) (map[string][]byte, error) {
 	data := map[string][]byte{formatKey: []byte(format), bundleKey: encodeCertificates(s.trustedCertificates()...)}
 	if !s.Published.IsZero() {

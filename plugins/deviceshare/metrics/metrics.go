@@ -195,7 +195,6 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric, s State) {
 	m.gauges.warming.sendValue(out, float64(len(s.Cluster.Pods().Awaited())))
 }
 
-// collectHolds sends for how many jobs room is being made, and how that ended so far.
 func (g *gauges) collectHolds(out chan<- prometheus.Metric, s *State) {
 	g.holds.sendValue(out, float64(s.Holds))
 	for outcome, n := range s.HoldEnds {
@@ -203,7 +202,6 @@ func (g *gauges) collectHolds(out chan<- prometheus.Metric, s *State) {
 	}
 }
 
-// collectNodes sends what is known of the nodes.
 func (g *gauges) collectNodes(out chan<- prometheus.Metric, known map[string]*nodes.Node) {
 	undecodable, edited, unplaced, blocked, setAside := 0, 0, 0, 0, 0
 	for _, n := range known {

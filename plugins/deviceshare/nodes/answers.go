@@ -42,7 +42,6 @@ func NewKind(shape string, needs worth.Amounts) *Kind {
 	return &Kind{Shape: shape, Needs: needs, slot: int(sum.Sum32() % kinds)}
 }
 
-// equals reports whether two questions are the same.
 func (q *Question) equals(other *Question) bool {
 	return q.Ledger == other.Ledger && q.Era == other.Era && q.Free == other.Free && (q.Kind == other.Kind || *q.Kind == *other.Kind)
 }

@@ -28,13 +28,11 @@ type ApartLabel struct {
 	Any        bool
 }
 
-// isPresentIn reports whether a pod has the label.
 func (l ApartLabel) isPresentIn(labels map[string]string) bool {
 	value, has := labels[l.Key]
 	return has && (l.Any || value == l.Value)
 }
 
-// matchesLabels reports whether the rule concerns a pod with these labels.
 func (r ApartRule) matchesLabels(labels map[string]string) bool {
 	return !slices.ContainsFunc(r.Labels, func(l ApartLabel) bool { return !l.isPresentIn(labels) })
 }
@@ -64,7 +62,6 @@ func (r ApartRules) Reduce() ApartRules {
 // rules leaves the groups of pods as they are.
 const apartPrefix = "deviceshare.GPUExclusiveRules/"
 
-// groupName is a name for the pods that the rule concerns.
 func (r ApartRule) groupName() string {
 	var said []string
 	for _, l := range r.Labels {

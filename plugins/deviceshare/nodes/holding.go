@@ -59,7 +59,6 @@ func (n *Node) selectHolding(pod *corev1.Pod, state podstate.State) holding {
 	return h
 }
 
-// decodeHolding reads what a pod on the node holds from annotations.
 func (n *Node) decodeHolding(pod *corev1.Pod, annotations map[string]string) (h holding) {
 	names := n.settings.Names
 	p, found, err := wire.ReadPlacement(annotations, corepod.Refs(pod, names), n.Inventory, n.settings.Factor)

@@ -138,7 +138,6 @@ func (c *Cluster) readNode(prev *Node, host Host, s *Settings) *Node {
 	return n
 }
 
-// readInventory reads what devices the node publishes.
 func (n *Node) readInventory(prev *Node) {
 	if prev != nil && prev.settings == n.settings && prev.Object != nil && sameInventory(prev.Object, n.Object) {
 		n.Inventory, n.SetAside = prev.Inventory, prev.SetAside
@@ -157,7 +156,6 @@ func (n *Node) readInventory(prev *Node) {
 	}
 }
 
-// recordHolding records the devices of one pod.
 func (n *Node) recordHolding(prev *Node, pod *corev1.Pod, state podstate.State) {
 	h, unchanged := n.previousHolding(prev, pod)
 	if !unchanged {

@@ -171,7 +171,6 @@ func isScheduled(pod *corev1.Pod) bool {
 	return false
 }
 
-// isTerminal reports whether the pod will never run again.
 func isTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -128,7 +128,6 @@ func (c *Cluster) addPod(p *corev1.Pod) error {
 	return nil
 }
 
-// belongsInCache reports whether Volcano's cache knows a pod.
 func (c *Cluster) belongsInCache(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" || p.Spec.SchedulerName == c.schedulerName
 }

@@ -39,7 +39,6 @@ type Eviction struct {
 	Reason string
 }
 
-// resetDecisions forgets what the last session decided.
 func (s *sessionCache) resetDecisions() { s.binds, s.leaves = nil, nil }
 
 // AddBindTask implements cache.Cache: it takes from the queue what Volcano has just put into it.
@@ -51,7 +50,6 @@ func (s *sessionCache) AddBindTask(b *cache.BindContext) error {
 	return nil
 }
 
-// Evict implements cache.Cache.
 func (s *sessionCache) Evict(t *api.TaskInfo, reason string) error {
 	if err := s.SchedulerCache.Evict(t, reason); err != nil {
 		return err
@@ -108,7 +106,6 @@ func (s *server) recordBinding(action k8stesting.Action) (bool, runtime.Object, 
 // Evict implements cache.Evictor: evictions are carried out after the session.
 func (s *server) Evict(*corev1.Pod, string) error { return nil }
 
-// UpdatePodStatus implements cache.StatusUpdater.
 func (s *server) UpdatePodStatus(p *corev1.Pod) (*corev1.Pod, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +117,6 @@ func (s *server) UpdatePodStatus(p *corev1.Pod) (*corev1.Pod, error) {
 	return p, nil
 }
 
-// UpdatePodGroup implements cache.StatusUpdater.
 func (s *server) UpdatePodGroup(g *api.PodGroup) (*api.PodGroup, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +132,6 @@ func (s *server) UpdateNodeShardStatus(n *shardv1alpha1.NodeShard) (*shardv1alph
 	return n, nil
 }
 
-// Report implements deviceshare.Reporter.
 func (s *server) Report(o *corev1.ObjectReference, reason, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

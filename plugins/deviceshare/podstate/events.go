@@ -145,7 +145,6 @@ func (s State) afterMissing() State {
 	return s
 }
 
-// atRest is the state without its decision.
 func (s State) atRest() State {
 	s.phase, s.decision = Unknown, nil
 	if s.first != nil {

@@ -66,7 +66,6 @@ func (l *Limits) AllowanceNow(t *api.TaskInfo, req *sharing.PodRequest) *Allowan
 	return w
 }
 
-// ownersOf returns the pods of tasks.
 func ownersOf(tasks []*api.TaskInfo) []sharing.Owner {
 	owners := make([]sharing.Owner, 0, len(tasks))
 	for _, t := range tasks {

@@ -60,7 +60,6 @@ func (c *charges) updateFromNodes(known map[string]*nodes.Node) hardware {
 	return c.hardware
 }
 
-// chargeOf adds up what the owners on a node take.
 func chargeOf(n *nodes.Node) charge {
 	c := charge{node: n}
 	if n.Ledger == nil {

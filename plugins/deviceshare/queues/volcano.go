@@ -82,7 +82,6 @@ func (l *Limits) BeginTrial(cycle CycleStates, t *api.TaskInfo) {
 	}
 }
 
-// trialIn returns the trial of a cycle state.
 func trialIn(state fwk.CycleState) (*trial, error) {
 	data, err := state.Read(trialKey)
 	if err != nil {

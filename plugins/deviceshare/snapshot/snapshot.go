@@ -33,10 +33,8 @@ func Of(ssn *framework.Session, pods corelisters.PodLister) nodes.Snapshot {
 	return s
 }
 
-// Hosts implements nodes.Snapshot.
 func (s *snapshot) Hosts() []nodes.Host { return s.hosts }
 
-// Host implements nodes.Snapshot.
 func (s *snapshot) Host(name string) nodes.Host {
 	if info, ok := s.nodes[name]; ok {
 		return host{info}
@@ -44,7 +42,6 @@ func (s *snapshot) Host(name string) nodes.Host {
 	return nil
 }
 
-// Assigned implements nodes.Snapshot.
 func (s *snapshot) Assigned(job string, pod types.UID, node string) *corev1.Pod {
 	if j, ok := s.jobs[api.JobID(job)]; ok {
 		if t, ok := j.Tasks[api.TaskID(pod)]; ok && t.NodeName == node {
@@ -54,22 +51,17 @@ func (s *snapshot) Assigned(job string, pod types.UID, node string) *corev1.Pod 
 	return nil
 }
 
-// Pods implements nodes.Snapshot.
 func (s *snapshot) Pods() corelisters.PodLister { return s.pods }
 
 // host is one node of a snapshot.
 type host struct{ info *api.NodeInfo }
 
-// Name implements nodes.Host.
 func (h host) Name() string { return h.info.Name }
 
-// Node implements nodes.Host.
 func (h host) Node() *corev1.Node { return h.info.Node }
 
-// Len implements nodes.Host.
 func (h host) Len() int { return len(h.info.Tasks) }
 
-// ShowsExactly implements nodes.Host.
 func (h host) ShowsExactly(pods map[string]*corev1.Pod) bool {
 	if len(pods) != len(h.info.Tasks) {
 		return false
@@ -82,7 +74,6 @@ func (h host) ShowsExactly(pods map[string]*corev1.Pod) bool {
 	return true
 }
 
-// Pods implements nodes.Host.
 func (h host) Pods() iter.Seq2[string, *corev1.Pod] {
 	return func(yield func(string, *corev1.Pod) bool) {
 		for key, t := range h.info.Tasks {

@@ -19,7 +19,6 @@ type waiters struct {
 	memory sharing.Bytes
 }
 
-// countPod counts a pod of a queue.
 func (c Counts) countPod(queue api.QueueID, cause news.Cause, memory sharing.Bytes) {
 	by := c[queue]
 	if by == nil {

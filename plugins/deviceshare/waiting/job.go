@@ -78,7 +78,6 @@ func (e *explanation) nodesSay(job *api.JobInfo, t *api.TaskInfo, a *Ask) (text,
 	return said.text, ""
 }
 
-// readAnswer returns the text of what nodes said.
 func (e *explanation) readAnswer(f *api.FitErrors) answer {
 	if known, ok := e.facts.said[f]; ok {
 		return known

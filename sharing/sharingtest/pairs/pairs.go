@@ -19,10 +19,8 @@ type backend struct{}
 // New returns the backend. It holds no state.
 func New() sharing.Backend { return backend{} }
 
-// Mode implements sharing.Backend.
 func (backend) Mode() sharing.Mode { return Mode }
 
-// Fit implements sharing.Backend.
 func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing.Reason) {
 	if v.Sharers() >= most {
 		return sharing.Cost{}, sharing.TooManyShares
@@ -30,5 +28,4 @@ func (backend) Fit(v *sharing.View, req *sharing.Request) (sharing.Cost, sharing
 	return v.Divide(req)
 }
 
-// Share implements sharing.Backend.
 func (backend) Share(v *sharing.View, req *sharing.Request) sharing.Share { return v.Portion(req) }

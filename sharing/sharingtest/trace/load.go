@@ -51,7 +51,6 @@ func Load(dir, only string) ([]Node, []Workload, error) {
 	return nodes, workloads, nil
 }
 
-// read reads one file.
 func read[T any](file string, reader func(io.Reader) ([]T, error)) ([]T, error) {
 	f, err := os.Open(file)
 	if err != nil {

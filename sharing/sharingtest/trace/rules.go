@@ -28,7 +28,6 @@ func machines(nodes []Node) []machine {
 	return out
 }
 
-// fits reports whether the pod fits.
 func (m *machine) fits(p *Pod) bool {
 	if m.cpu < p.CPU || m.memory < p.Memory || p.Devices > 0 && !p.Accepts(m.model) {
 		return false
@@ -59,7 +58,6 @@ func NewFirstFit(nodes []Node) Rule { return firstFit(machines(nodes)) }
 
 type firstFit []machine
 
-// Take implements Rule.
 func (f firstFit) Take(p *Pod) bool {
 	for i := range f {
 		if f[i].fits(p) {

@@ -28,14 +28,12 @@ type daemons struct {
 	ended    []End
 }
 
-// copyState is a copy.
 func (d *daemons) copyState() State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return State{IsEnding: d.isEnding, Running: append([]Process{}, d.running...), Ended: append([]End{}, d.ended...)}
 }
 
-// refuseStarts says that no daemon is started any more.
 func (d *daemons) refuseStarts() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +88,6 @@ func (s *Server) reapProcesses() {
 	}
 }
 
-// howEnded says how a process ended.
 func howEnded(status syscall.WaitStatus) string {
 	switch {
 	case status.Signaled() && status.Signal() == syscall.SIGKILL:

@@ -127,7 +127,6 @@ func (s *Server) acceptConnections(listener net.Listener) {
 	}
 }
 
-// serveConnection answers the one request of a connection.
 func (s *Server) serveConnection(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetReadDeadline(time.Now().Add(patience)) // what cannot be set does not help
@@ -140,7 +139,6 @@ func (s *Server) serveConnection(conn net.Conn) {
 	_, _ = conn.Write(a.Encode()) // nobody waits for it any more
 }
 
-// answerRequest does what a request asks for.
 func (s *Server) answerRequest(text []byte) Answer {
 	r, err := ReadRequest(text)
 	if err == nil && r.Start != nil {
@@ -184,7 +182,6 @@ func (s *Server) startDaemon(d *Daemon) error {
 	return err
 }
 
-// asMPSDaemon is the daemon as package mps names it.
 func (d *Daemon) asMPSDaemon(directories string) mps.Daemon {
 	return mps.Daemon{
 		Device: d.Device, Dir: filepath.Join(directories, string(d.Device)), MultiUser: d.MultiUser, Partitioned: d.Partitioned,

@@ -92,7 +92,6 @@ func (t lastTold) withRefill(now int64) lastTold {
 	return t
 }
 
-// compareTexts compares two texts.
 func compareTexts(old, text string) change {
 	if old == text {
 		return noChange
