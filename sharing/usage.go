@@ -12,9 +12,9 @@ type usage struct {
 	// happens when a device changes its mode while pods run on it.
 	whole, exclusive, foreign bool
 	// users of containers that are no init containers: those have ended, or end soon.
-	users users
+	users tenants[User]
 	// namespaces of all pods that have a share, whatever their containers do at the time.
-	namespaces namespaces
+	namespaces tenants[string]
 }
 
 // maxCores bounds the compute that one share counts for, so that sums of amounts which
@@ -44,7 +44,7 @@ func usedByOne(held []Held, d *Device) usage {
 	for i := range held {
 		one := shareUsage(&held[i].Share, d)
 		if d.OneNamespace {
-			one.namespaces = namespaces{some: true, one: held[i].Namespace}
+			one.namespaces = tenants[string]{some: true, one: held[i].Namespace}
 		}
 		if held[i].Kind == Init {
 			peak = maxUsage(peak, steady.amountsOnly().plus(one.amountsOnly()))
@@ -52,7 +52,7 @@ func usedByOne(held []Held, d *Device) usage {
 			steady = steady.plus(one.amountsOnly())
 		}
 		if held[i].Kind == Init {
-			one.users = users{}
+			one.users = tenants[User]{}
 		}
 		marks = marks.plus(one)
 	}
@@ -73,7 +73,7 @@ func shareUsage(s *Share, d *Device) usage {
 		foreign:   s.Mode != d.Mode,
 	}
 	if d.OneUser {
-		u.users = users{some: true, one: s.User}
+		u.users = tenants[User]{some: true, one: s.User}
 	}
 	return u
 }

@@ -15,26 +15,27 @@ func KnownUser(id int64) User { return User{ID: id, Known: true} }
 // knows.
 func (u User) MayBeRoot() bool { return !u.Known || u.ID == 0 }
 
-// users are those as whom the containers on a device run at the same time. A device that serves
-// all users does not count them.
-type users struct {
+// tenants are those who have a share of a device at the same time, told apart by their users or
+// namespaces. The zero T is one that is not known, and another than any. A device that serves all
+// does not count them.
+type tenants[T comparable] struct {
 	some, several bool // somebody is there; they are not known to be the same
-	one           User
+	one           T
 }
 
-func (a users) mergedWith(b users) users {
+func (a tenants[T]) mergedWith(b tenants[T]) tenants[T] {
 	switch {
 	case !b.some:
 		return a
 	case !a.some:
 		return b
 	}
-	a.several = a.several || b.several || !a.admitsContainerOf(b.one)
+	a.several = a.several || b.several || !a.admits(b.one)
 	return a
 }
 
-// admitsContainerOf reports whether a container that runs as a user is served beside those that are
-// there.
-func (a users) admitsContainerOf(u User) bool {
-	return !a.some || !a.several && a.one.Known && a.one == u
+// admits reports whether one more is served beside those that are there.
+func (a tenants[T]) admits(one T) bool {
+	var unknown T
+	return !a.some || !a.several && a.one != unknown && a.one == one
 }
