@@ -143,27 +143,6 @@ func TestOneMistakeIsCalledOneMistake(t *testing.T) {
 	}
 }
 
-func TestSettingsThatNoPodCanBeJudgedByAreRefused(t *testing.T) {
-	if err := defaults().Validate(); err != nil {
-		t.Errorf("the defaults: %v", err)
-	}
-	for name, change := range map[string]func(*Settings){
-		"no scheduler":         func(s *Settings) { s.Schedulers = nil },
-		"an empty scheduler":   func(s *Settings) { s.Schedulers = []string{""} },
-		"no name for a number": func(s *Settings) { s.Names.Number = "" },
-		"nothing to write":     func(s *Settings) { s.Count = 0 },
-		"a factor of zero":     func(s *Settings) { s.Factor = 0 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := defaults()
-			change(&s)
-			if s.Validate() == nil {
-				t.Error("accepted")
-			}
-		})
-	}
-}
-
 // An annotation of users that is not among them would be refused, and one that begins otherwise
 // would cause no call.
 func TestTheAnnotationsThatAreReadAreAllThatUsersWrite(t *testing.T) {

@@ -3,8 +3,6 @@
 package admission
 
 import (
-	"errors"
-
 	"deviceshare/config"
 	"deviceshare/sharing/request"
 )
@@ -35,19 +33,4 @@ func NewSettings(d config.Device, schedulers []string) Settings {
 		Rules:      request.Rules{Names: d.Names(), Factor: d.MemoryFactor, Defaults: d.Defaults()},
 		Schedulers: schedulers, Count: d.DefaultCount,
 	}
-}
-
-// Validate refuses settings that no pod can be judged by.
-func (s Settings) Validate() error {
-	switch {
-	case len(s.Schedulers) == 0 || s.Schedulers[0] == "":
-		return errors.New("admission settings: no scheduler name")
-	case s.Names.Number == "":
-		return errors.New("admission settings: no name for the resource that counts devices")
-	case s.Count < 1:
-		return errors.New("admission settings: the number of devices to write must be at least 1")
-	case s.Factor < 1:
-		return errors.New("admission settings: the memory factor must be at least 1")
-	}
-	return nil
 }

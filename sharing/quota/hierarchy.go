@@ -134,16 +134,6 @@ func amountOf(limits []Limit, of *Limit) int64 {
 	return 0
 }
 
-// Limited reports whether any queue has a limit, so that somebody has to count.
-func (h *Hierarchy) Limited() bool {
-	for name, q := range h.queues {
-		if len(h.bounds[name])+len(q.Deserved)+len(q.Guarantee) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // hasBounds reports whether a queue, or one above it, has a bound.
 func (h *Hierarchy) hasBounds(queue string) bool {
 	return slices.ContainsFunc(h.queueChain(queue), func(name string) bool { return len(h.bounds[name]) > 0 })

@@ -292,22 +292,19 @@ func TestWhatAQueueDeservesAndKeeps(t *testing.T) {
 	}
 }
 
-func TestWhoHasToCount(t *testing.T) {
+func TestAPodMayBeRefusedWhereItsQueueOrOneAboveHasACapability(t *testing.T) {
 	for name, c := range map[string]struct {
 		queue quota.Queue
 		want  bool
 	}{
 		"no limit":     {quota.Queue{Name: "q"}, false},
 		"a capability": {quota.Queue{Name: "q", Capability: limits(t, "memory=1")}, true},
-		"a guarantee":  {quota.Queue{Name: "q", Guarantee: limits(t, "memory=1")}, true},
-		"deserved":     {quota.Queue{Name: "q", Deserved: limits(t, "memory=1")}, true},
+		"a guarantee":  {quota.Queue{Name: "q", Guarantee: limits(t, "memory=1")}, false},
+		"deserved":     {quota.Queue{Name: "q", Deserved: limits(t, "memory=1")}, false},
 	} {
 		h := quota.NewHierarchy([]quota.Queue{c.queue, {Name: "r", Parent: "q"}}, nil)
-		if got := h.Limited(); got != c.want {
+		if got := quota.NewBook(h).Limited("r"); got != c.want {
 			t.Errorf("%s: %v", name, got)
-		}
-		if got, want := quota.NewBook(h).Limited("r"), len(c.queue.Capability) > 0; got != want {
-			t.Errorf("%s: a pod of the queue below may be refused: %v", name, got)
 		}
 	}
 }
