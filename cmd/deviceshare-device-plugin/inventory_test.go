@@ -16,7 +16,7 @@ func TestTheInventoryListsThePartitionsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := drivertest.A100(0).UUID
-	gpus.Cards().Switch(first, true)
+	gpus.Switch(first, true)
 	if _, err := gpus.CreateGPUInstance(first, "2g.20gb", 4); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ const (
 func cutBefore(p *program) {
 	hopperAndAmpere(p)
 	first := drivertest.A100(0).UUID
-	p.driver.Cards().Switch(first, true)
+	p.driver.Switch(first, true)
 	if err := p.driver.Open(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -95,14 +95,14 @@ func TestADeviceInModeMIGIsCutForItsPodsAndMadeWholeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := p.partOf()
-	if id, _, _, ok := p.driver.Cards().Locate(first); !ok || id != ready.Devices[0].ID {
+	if id, _, _, ok := p.driver.Locate(first); !ok || id != ready.Devices[0].ID {
 		t.Errorf("the container has %q on device %s, %v", first, id, ok)
 	}
-	p.driver.Cards().Reboot()
+	p.driver.Reboot()
 	if _, err := p.kubelet.Begin(context.Background(), pod, "main"); err != nil {
 		t.Fatalf("after the reboot: %v", err)
 	}
-	if _, _, _, ok := p.driver.Cards().Locate(p.partOf()); !ok || p.partOf() == first {
+	if _, _, _, ok := p.driver.Locate(p.partOf()); !ok || p.partOf() == first {
 		t.Errorf("after the reboot the container has %q, before %q", p.partOf(), first)
 	}
 	p.configure(`{"nodeconfig":[{"name":"n","operatingmode":"hami-core"}]}`)
@@ -126,7 +126,7 @@ func TestAFreshNodeKeepsTheInstancesOfOthersUntilItsDevicesAreGivenAMode(t *test
 	hopper := drivertest.A100(0).UUID
 	made := func(p *program) {
 		hopperAndAmpere(p)
-		p.driver.Cards().Switch(hopper, true)
+		p.driver.Switch(hopper, true)
 		if err := p.driver.Open(); err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func (b *bench) partitioned() {
 	}
 	must(b.t, os.WriteFile(filepath.Join(b.dir, "mig-minors"), []byte(table.String()), 0o600))
 	for gpu := range 2 {
-		b.driver.Cards().Switch(b.device(gpu), true)
+		b.driver.Switch(b.device(gpu), true)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestACrashAtAnyEffectOfStartingWithAPartitionIsRepaired(t *testing.T) {
 	for name, between := range map[string]func(*bench){
 		"the plugin restarts": func(*bench) {},
 		"the machine reboots": func(b *bench) {
-			b.driver.Cards().Reboot()
+			b.driver.Reboot()
 			must(b.t, os.RemoveAll(filepath.Join(b.dir, "cdi"))) // a tmpfs
 		},
 	} {

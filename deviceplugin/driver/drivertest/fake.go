@@ -19,8 +19,10 @@ import (
 	"deviceshare/sharing"
 )
 
-// Driver implements driver.Driver.
+// Driver implements driver.Driver. Tests switch, use and reboot its Hardware.
 type Driver struct {
+	*migtest.Hardware // the devices that can be partitioned
+
 	mu      sync.Mutex
 	facts   []node.Facts
 	lost    map[int]bool
@@ -30,14 +32,16 @@ type Driver struct {
 	open    bool
 	watches []*watch
 	modes   map[sharing.DeviceID]driver.ComputeMode
-	cards   *migtest.Hardware
 	// processes are those on each device.
 	processes map[sharing.DeviceID][]driver.Process
 }
 
 // New returns a driver with these devices.
 func New(facts ...node.Facts) *Driver {
-	return &Driver{facts: slices.Clone(facts), lost: map[int]bool{}, damaged: map[int]bool{}, cards: cards(facts)}
+	d := &Driver{Hardware: migtest.New(), facts: slices.Clone(facts), lost: map[int]bool{}, damaged: map[int]bool{}}
+	d.Reach = d.reach
+	d.buildCards()
+	return d
 }
 
 // Miss makes Open fail with err; nil repairs it.
@@ -73,9 +77,9 @@ func (d *Driver) Restore(index int) { d.setLost(index, false) }
 // Swap puts another device into the place of one, as somebody does while the machine is off.
 func (d *Driver) Swap(index int, other node.Facts) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.facts[index] = other
-	d.cards = cards(d.facts)
+	d.mu.Unlock()
+	d.buildCards()
 }
 
 func (d *Driver) setLost(index int, lost bool) {
@@ -189,6 +193,14 @@ func (x *device) Probe() error {
 }
 
 func (x *device) Facts() (node.Facts, error) {
+	f, err := x.readFacts()
+	if err == nil && f.MIG.Capable {
+		f.MIG.Enabled, f.MIG.Pending = x.driver.Mode(f.UUID)
+	}
+	return f, err
+}
+
+func (x *device) readFacts() (node.Facts, error) {
 	d := x.driver
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,11 +210,7 @@ func (x *device) Facts() (node.Facts, error) {
 	case d.lost[x.index]:
 		return node.Facts{}, fmt.Errorf("read device %d: %w", x.index, driver.ErrLost)
 	}
-	f := d.facts[x.index]
-	if f.MIG.Capable {
-		f.MIG.Enabled, f.MIG.Pending, _ = d.cards.MIGMode(f.UUID)
-	}
-	return f, nil
+	return d.facts[x.index], nil
 }
 
 func (x *device) Link(to driver.Device) (sharing.Link, error) {

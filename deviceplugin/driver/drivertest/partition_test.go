@@ -34,7 +34,7 @@ func cut(t *testing.T) (*Driver, sharing.DeviceID, string) {
 		t.Fatal(err)
 	}
 	id := A100(0).UUID
-	d.Cards().Switch(id, true)
+	d.Switch(id, true)
 	gi, err := d.CreateGPUInstance(id, "3g.40gb", 0)
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,12 @@ func (h *Hardware) Switch(id sharing.DeviceID, on bool) {
 	h.on(id, func(c *card) { c.current, c.pending, c.instances = on, on, nil })
 }
 
+// Mode is the mode of a card, whether or not it can be reached.
+func (h *Hardware) Mode(id sharing.DeviceID) (current, pending bool) {
+	h.on(id, func(c *card) { current, pending = c.current, c.pending })
+	return current, pending
+}
+
 // Reset resets a card: what was pending is so now, and instances are lost.
 func (h *Hardware) Reset(id sharing.DeviceID) {
 	h.on(id, func(c *card) { c.current, c.instances = c.pending, nil })

@@ -29,10 +29,14 @@ type Card struct {
 	// Resetless says that its mode changes without a reset, and is lost at a
 	// reboot: Hopper and later. The mode of an A100 or A30 is kept on the card.
 	Resetless bool
+	Enabled   bool // it is partitioned from the start
 }
 
 // Hardware implements driver.Partitions. It is safe for concurrent use.
 type Hardware struct {
+	// Reach, if it is set, says what keeps a card from answering any call. It is set once.
+	Reach func(id sharing.DeviceID) error
+
 	mu    sync.Mutex
 	cards []*card
 	boots int
@@ -53,18 +57,31 @@ type card struct {
 // device is the key of processes that use a device that is not partitioned.
 const device = -1
 
-// New returns cards that are switched off.
+// New returns a machine with cards.
 func New(cards ...Card) *Hardware {
 	h := &Hardware{fails: map[string][]error{}}
-	for _, c := range cards {
-		h.cards = append(h.cards, &card{Card: c, users: map[int][]int{}})
-	}
+	h.Build(cards...)
 	return h
+}
+
+// Build puts cards into the places of those that are there.
+func (h *Hardware) Build(cards ...Card) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cards = nil
+	for _, c := range cards {
+		h.cards = append(h.cards, &card{Card: c, current: c.Enabled, pending: c.Enabled, users: map[int][]int{}})
+	}
 }
 
 // find returns a card and its next scripted failure of a call. The caller holds
 // the lock.
 func (h *Hardware) find(call string, id sharing.DeviceID) (*card, error) {
+	if h.Reach != nil {
+		if err := h.Reach(id); err != nil {
+			return nil, err
+		}
+	}
 	h.calls = append(h.calls, call)
 	if next := h.fails[call]; len(next) > 0 {
 		h.fails[call] = next[1:]
