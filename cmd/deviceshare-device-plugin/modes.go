@@ -179,18 +179,18 @@ func nodeMemory() (sharing.Bytes, error) {
 
 // configureMPS is what mode mps needs on a node with so much memory. Without the control program
 // the mode is not served, and devices in it are published as unusable with that reason.
-func (m *modeFlags) configureMPS(d driver.Driver, root string, space mps.Space, memory sharing.Bytes, died func(mps.Restart)) factory.MPS {
+func (m *modeFlags) configureMPS(d driver.Driver, root string, space mps.Space, memory sharing.Bytes, died func(mps.Restart)) mps.Config {
 	program, err := mps.FindProgram(m.MPSControl, root)
 	if err != nil {
 		klog.InfoS("mode mps is not served (--mps-control)", "why", err)
-		return factory.MPS{}
+		return mps.Config{}
 	}
 	if m.MPSKeeper == "" {
 		klog.InfoS("MPS daemons are children of this process, and end with its container if it runs in one (--mps-keeper-socket)")
 	} else {
 		program.Keeper = m.keeperClient()
 	}
-	return factory.MPS{
+	return mps.Config{
 		Control: program, Hardware: d, Partitions: m.MPSCompute == "partition" && knowsPartitions(program),
 		Space: space, Shm: sharing.Bytes(m.MPSShm.Value()), ShmMost: memory / 2, // as a tmpfs has by itself
 		Directories: filepath.Clean(m.MPSRoot), Tenants: m.MPSTenants.forPreparer(), Restarted: died,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"deviceshare/deviceplugin/modes/factory"
+	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
 )
 
@@ -53,8 +53,8 @@ func (t *tenantFlags) findMistakes() []error {
 }
 
 // forPreparer is what the node's half of the mode allows.
-func (t *tenantFlags) forPreparer() factory.Tenants {
-	return factory.Tenants{MultiUser: t.Users == "any", MultiNamespace: t.Namespaces == "any", Root: t.Root == "allow", ReadOnlyPipe: t.Pipe == "ro"}
+func (t *tenantFlags) forPreparer() mps.Tenants {
+	return mps.Tenants{MultiUser: t.Users == "any", MultiNamespace: t.Namespaces == "any", RootUser: t.Root == "allow", ReadOnlyPipe: t.Pipe == "ro"}
 }
 
 // forScheduler is what the scheduler is told of that.

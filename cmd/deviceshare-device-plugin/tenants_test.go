@@ -6,21 +6,21 @@ import (
 	"strings"
 	"testing"
 
-	"deviceshare/deviceplugin/modes/factory"
+	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
 )
 
 func TestTheSchedulerIsToldWhatTheNodeRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*tenantFlags)
-		served factory.Tenants
+		served mps.Tenants
 		told   node.Tenants
 	}{
-		"by default nobody meets": {func(*tenantFlags) {}, factory.Tenants{}, node.Tenants{OneUser: true, OneNamespace: true, NoRoot: true}},
-		"all users":               {func(x *tenantFlags) { x.Users = "any" }, factory.Tenants{MultiUser: true}, node.Tenants{OneNamespace: true, NoRoot: true}},
-		"all namespaces":          {func(x *tenantFlags) { x.Namespaces = "any" }, factory.Tenants{MultiNamespace: true}, node.Tenants{OneUser: true, NoRoot: true}},
-		"root":                    {func(x *tenantFlags) { x.Root = "allow" }, factory.Tenants{Root: true}, node.Tenants{OneUser: true, OneNamespace: true}},
-		"a pipe to be read": {func(x *tenantFlags) { x.Pipe = "ro" }, factory.Tenants{ReadOnlyPipe: true},
+		"by default nobody meets": {func(*tenantFlags) {}, mps.Tenants{}, node.Tenants{OneUser: true, OneNamespace: true, NoRoot: true}},
+		"all users":               {func(x *tenantFlags) { x.Users = "any" }, mps.Tenants{MultiUser: true}, node.Tenants{OneNamespace: true, NoRoot: true}},
+		"all namespaces":          {func(x *tenantFlags) { x.Namespaces = "any" }, mps.Tenants{MultiNamespace: true}, node.Tenants{OneUser: true, NoRoot: true}},
+		"root":                    {func(x *tenantFlags) { x.Root = "allow" }, mps.Tenants{RootUser: true}, node.Tenants{OneUser: true, OneNamespace: true}},
+		"a pipe to be read": {func(x *tenantFlags) { x.Pipe = "ro" }, mps.Tenants{ReadOnlyPipe: true},
 			node.Tenants{OneUser: true, OneNamespace: true, NoRoot: true}},
 	} {
 		m := defaultModeFlags()

@@ -35,8 +35,8 @@ type Config struct {
 	Given func(id sharing.DeviceID) bool
 	// Note is told about changes of the hardware, for the log; nil is nobody.
 	Note func(id sharing.DeviceID, what string)
-	// MPS is what mode mps needs; without a Control the mode is not served.
-	MPS MPS
+	// MPS is what mode mps needs beside the files; without a Control the mode is not served.
+	MPS mps.Config
 	// TimeSlice sets how long a process has a device in mode time-slicing; nil
 	// leaves it to the driver.
 	TimeSlice     timeslicing.Tool
@@ -51,26 +51,6 @@ func timeSlicing(cfg *Config) modes.Preparer {
 		Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.TimeSlicing)), Tool: cfg.TimeSlice, Slice: cfg.TimeSliceStep,
 	}
 }
-
-// MPS is what mode mps needs beside the files.
-type MPS struct {
-	Control  mps.Control
-	Hardware driver.ComputeModes
-	// Space bounds what containers can put there; Shm and ShmMost how much of it is /dev/shm of
-	// a pod that does not say, and of all pods of the node.
-	Space        mps.Space
-	Shm, ShmMost sharing.Bytes
-	// Directories is where daemons and clients meet.
-	Directories string
-	// Tenants is who shares a device, and Partitions how compute is held.
-	Tenants    Tenants
-	Partitions bool
-	Restarted  func(mps.Restart)
-}
-
-// Tenants is which containers share a device in mode mps: those of all users, those of all
-// namespaces, those of root; and whether they see their daemon's directory read only.
-type Tenants struct{ MultiUser, MultiNamespace, Root, ReadOnlyPipe bool }
 
 // patience is how long a container waits for a partition whose last pod is just
 // being taken back. With it and the waits for a driver that says "in use", making
@@ -89,12 +69,9 @@ func New(cfg Config) []modes.Preparer {
 			Given: cfg.Given, Note: cfg.Note,
 		}))
 	}
-	if tenants := cfg.MPS.Tenants; cfg.MPS.Control != nil {
-		preparers = append(preparers, mps.New(mps.Config{
-			Files: cfg.Files, Root: filepath.Join(cfg.StateDir, string(sharing.MPS)), Library: filepath.Join(cfg.LibraryDir, "libvgpu.so"),
-			Space: cfg.MPS.Space, Shm: cfg.MPS.Shm, ShmMost: cfg.MPS.ShmMost, Directories: cfg.MPS.Directories, Control: cfg.MPS.Control, Hardware: cfg.MPS.Hardware,
-			MultiUser: tenants.MultiUser, MultiNamespace: tenants.MultiNamespace, RootUser: tenants.Root, ReadOnlyPipe: tenants.ReadOnlyPipe, Partitions: cfg.MPS.Partitions, Restarted: cfg.MPS.Restarted,
-		}))
+	if c := cfg.MPS; c.Control != nil {
+		c.Files, c.Root, c.Library = cfg.Files, filepath.Join(cfg.StateDir, string(sharing.MPS)), filepath.Join(cfg.LibraryDir, "libvgpu.so")
+		preparers = append(preparers, mps.New(c))
 	}
 	return preparers
 }

@@ -12,7 +12,7 @@ import (
 
 func TestEveryModeHasAtMostOnePreparer(t *testing.T) {
 	seen := map[sharing.Mode]bool{}
-	for _, p := range New(Config{Files: host.OS{}, StateDir: "/state", LibraryDir: "/lib", MPS: MPS{Control: mps.Program{}}}) {
+	for _, p := range New(Config{Files: host.OS{}, StateDir: "/state", LibraryDir: "/lib", MPS: mps.Config{Control: mps.Program{}}}) {
 		if _, err := sharing.ParseMode(string(p.Mode())); err != nil {
 			t.Errorf("a preparer serves an unknown mode: %v", err)
 		}

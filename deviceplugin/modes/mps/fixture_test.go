@@ -90,7 +90,8 @@ func (h *fakeHost) at(at int, late bool) *Preparer {
 	p := process{h, h.latest}
 	return New(Config{
 		Files: h.latest, Root: h.root, Directories: h.directories, Library: h.library, Control: p, Hardware: p, Space: p, Shm: 64 * sharing.MiB, ShmMost: 8 * sharing.GiB,
-		MultiUser: h.multiUser, MultiNamespace: h.multiNamespace, RootUser: !h.noRoot, ReadOnlyPipe: h.readOnlyPipe, Partitions: h.partitions, Restarted: func(r Restart) { h.restarts <- r },
+		Tenants:    Tenants{MultiUser: h.multiUser, MultiNamespace: h.multiNamespace, RootUser: !h.noRoot, ReadOnlyPipe: h.readOnlyPipe},
+		Partitions: h.partitions, Restarted: func(r Restart) { h.restarts <- r },
 	})
 }
 

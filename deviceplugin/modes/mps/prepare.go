@@ -35,6 +35,17 @@ type Config struct {
 	// Shm is how much a pod can have in /dev/shm that does not say, and ShmMost how much all
 	// pods of the node together can.
 	Shm, ShmMost sharing.Bytes
+	Tenants
+	// Partitions reserves multiprocessors for containers, where they are otherwise
+	// held to a percentage. The control program must know static partitions.
+	Partitions bool
+	// Restarted is told about a daemon that died, after it was started again or
+	// could not be. It is called for several devices at once.
+	Restarted func(Restart)
+}
+
+// Tenants says which containers share a device.
+type Tenants struct {
 	// MultiUser lets clients of all users share a device, as clients of root's
 	// server. Their user ids then no longer separate them from each other there.
 	MultiUser bool
@@ -43,12 +54,6 @@ type Config struct {
 	MultiNamespace, RootUser bool
 	// ReadOnlyPipe mounts the directory in which clients find their daemon read only.
 	ReadOnlyPipe bool
-	// Partitions reserves multiprocessors for containers, where they are otherwise
-	// held to a percentage. The control program must know static partitions.
-	Partitions bool
-	// Restarted is told about a daemon that died, after it was started again or
-	// could not be. It is called for several devices at once.
-	Restarted func(Restart)
 }
 
 // Preparer implements modes.Switcher. Its state is on the host; in memory it only has
