@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -42,14 +43,20 @@ func (s *State) Hash(salt []byte) *State {
 		g.Spec.MinTaskMember = h.hashTaskNames(g.Spec.MinTaskMember)
 		out.Groups = append(out.Groups, g)
 	}
-	for _, q := range s.Queues {
+	out.Queues = h.hashQueues(s.Queues)
+	out.Scheduling = l.hashScheduling(s.Scheduling)
+	out.Sort()
+	return out
+}
+
+func (h hasher) hashQueues(list []*schedulingv1beta1.Queue) []*schedulingv1beta1.Queue {
+	var out []*schedulingv1beta1.Queue
+	for _, q := range list {
 		q = q.DeepCopy()
 		h.hashMeta(&q.ObjectMeta)
 		q.Spec.Parent = h.hashName(q.Spec.Parent)
-		out.Queues = append(out.Queues, q)
+		out = append(out, q)
 	}
-	out.Scheduling = l.hashScheduling(s.Scheduling)
-	out.Sort()
 	return out
 }
 
@@ -100,15 +107,7 @@ func (h hasher) hashPod(p *corev1.Pod) *corev1.Pod {
 		replaceAnnotation(&p.ObjectMeta, key, h.hashName)
 	}
 	replaceAnnotation(&p.ObjectMeta, wire.PodPlacement, h.hashPlacement)
-	p.Spec.NodeName = h.hashName(p.Spec.NodeName)
-	for i := range p.Spec.SchedulingGates {
-		p.Spec.SchedulingGates[i].Name = h.hashName(p.Spec.SchedulingGates[i].Name)
-	}
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			list[i].Name = h.hashName(list[i].Name)
-		}
-	}
+	h.hashSpec(&p.Spec)
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range list {
 			list[i].Name = h.hashName(list[i].Name)
@@ -118,6 +117,18 @@ func (h hasher) hashPod(p *corev1.Pod) *corev1.Pod {
 		p.Status.Conditions[i].Message = ""
 	}
 	return p
+}
+
+func (h hasher) hashSpec(s *corev1.PodSpec) {
+	s.NodeName = h.hashName(s.NodeName)
+	for i := range s.SchedulingGates {
+		s.SchedulingGates[i].Name = h.hashName(s.SchedulingGates[i].Name)
+	}
+	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			list[i].Name = h.hashName(list[i].Name)
+		}
+	}
 }
 
 // hashGroup hashes the parts of namespace/name, as the pods of the group have them.

@@ -29,12 +29,7 @@ func (l labelHasher) hashScheduling(s *Scheduling) *Scheduling {
 	for _, p := range s.Pods {
 		out.Pods = append(out.Pods, l.hashSchedulingPod(p.DeepCopy()))
 	}
-	for _, q := range s.Queues {
-		q = q.DeepCopy()
-		h.hashMeta(&q.ObjectMeta)
-		q.Spec.Parent = h.hashName(q.Spec.Parent)
-		out.Queues = append(out.Queues, q)
-	}
+	out.Queues = h.hashQueues(s.Queues)
 	for _, c := range s.Classes {
 		c = c.DeepCopy()
 		c.Name, c.UID = h.hashPriorityClass(c.Name), ""
@@ -93,7 +88,13 @@ func newLabelHasher(salt []byte, s *State) labelHasher {
 		return l
 	}
 	for _, p := range s.Scheduling.Pods {
-		l.findNumbers(p)
+		for _, t := range nodeTerms(p) {
+			for _, r := range t.MatchExpressions {
+				if r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
+					l.numbers[r.Key] = true
+				}
+			}
+		}
 	}
 	return l
 }
@@ -128,34 +129,22 @@ func (l labelHasher) hashLabels(in map[string]string) map[string]string {
 	return out
 }
 
-// findNumbers notes the keys that a pod compares as numbers.
-func (l labelHasher) findNumbers(p *corev1.Pod) {
-	eachNodeTerm(p, func(r *corev1.NodeSelectorRequirement) {
-		if r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
-			l.numbers[r.Key] = true
-		}
-	})
-}
-
-// eachNodeTerm visits what a pod's node affinity asks of the labels of nodes.
-func eachNodeTerm(p *corev1.Pod, visit func(*corev1.NodeSelectorRequirement)) {
+// nodeTerms are those of a pod's node affinity.
+func nodeTerms(p *corev1.Pod) []*corev1.NodeSelectorTerm {
 	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
-		return
+		return nil
 	}
-	terms := func(t *corev1.NodeSelectorTerm) {
-		for i := range t.MatchExpressions {
-			visit(&t.MatchExpressions[i])
-		}
-	}
+	var terms []*corev1.NodeSelectorTerm
 	a := p.Spec.Affinity.NodeAffinity
 	if required := a.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		for i := range required.NodeSelectorTerms {
-			terms(&required.NodeSelectorTerms[i])
+			terms = append(terms, &required.NodeSelectorTerms[i])
 		}
 	}
 	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
-		terms(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference)
+		terms = append(terms, &a.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference)
 	}
+	return terms
 }
 
 func (l labelHasher) hashSchedulingPod(p *corev1.Pod) *corev1.Pod {
@@ -165,16 +154,9 @@ func (l labelHasher) hashSchedulingPod(p *corev1.Pod) *corev1.Pod {
 		replaceAnnotation(&p.ObjectMeta, key, l.hashName)
 	}
 	spec := &p.Spec
-	spec.NodeName, spec.PriorityClassName = l.hashName(spec.NodeName), l.hashPriorityClass(spec.PriorityClassName)
+	spec.PriorityClassName = l.hashPriorityClass(spec.PriorityClassName)
+	l.hashSpec(spec)
 	l.nodesOf(p)
-	for i := range spec.SchedulingGates {
-		spec.SchedulingGates[i].Name = l.hashName(spec.SchedulingGates[i].Name)
-	}
-	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			list[i].Name = l.hashName(list[i].Name)
-		}
-	}
 	for i := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[i]
 		c.TopologyKey, c.LabelSelector = l.hashLabelKey(c.TopologyKey), l.hashSelector(c.LabelSelector)
@@ -190,16 +172,21 @@ func (l labelHasher) hashLabelKeys(list []string) {
 }
 
 func (l labelHasher) hashAffinity(p *corev1.Pod) {
-	eachNodeTerm(p, func(r *corev1.NodeSelectorRequirement) {
-		for i := range r.Values {
-			r.Values[i] = l.hashLabelValue(r.Key, r.Values[i])
+	for _, t := range nodeTerms(p) {
+		for i := range t.MatchExpressions {
+			r := &t.MatchExpressions[i]
+			for k := range r.Values {
+				r.Values[k] = l.hashLabelValue(r.Key, r.Values[k])
+			}
+			r.Key = l.hashLabelKey(r.Key)
 		}
-		r.Key = l.hashLabelKey(r.Key)
-	})
+		for i := range t.MatchFields { // the only field is the name
+			l.hashNames(t.MatchFields[i].Values)
+		}
+	}
 	if p.Spec.Affinity == nil {
 		return
 	}
-	l.nodeFields(p.Spec.Affinity.NodeAffinity)
 	if a := p.Spec.Affinity.PodAffinity; a != nil {
 		l.podTerms(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
@@ -208,34 +195,16 @@ func (l labelHasher) hashAffinity(p *corev1.Pod) {
 	}
 }
 
-// nodeFields hashes what is asked of the fields of nodes: the only field is the name.
-func (l labelHasher) nodeFields(a *corev1.NodeAffinity) {
-	if a == nil {
-		return
-	}
-	fields := func(t *corev1.NodeSelectorTerm) {
-		for i := range t.MatchFields {
-			for k, name := range t.MatchFields[i].Values {
-				t.MatchFields[i].Values[k] = l.hashName(name)
-			}
-		}
-	}
-	if required := a.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		for i := range required.NodeSelectorTerms {
-			fields(&required.NodeSelectorTerms[i])
-		}
-	}
-	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
-		fields(&a.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference)
+func (h hasher) hashNames(list []string) {
+	for i := range list {
+		list[i] = h.hashName(list[i])
 	}
 }
 
 func (l labelHasher) podTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
 	term := func(t *corev1.PodAffinityTerm) {
 		t.TopologyKey, t.LabelSelector, t.NamespaceSelector = l.hashLabelKey(t.TopologyKey), l.hashSelector(t.LabelSelector), l.hashSelector(t.NamespaceSelector)
-		for i := range t.Namespaces {
-			t.Namespaces[i] = l.hashName(t.Namespaces[i])
-		}
+		l.hashNames(t.Namespaces)
 		l.hashLabelKeys(t.MatchLabelKeys)
 		l.hashLabelKeys(t.MismatchLabelKeys)
 	}
