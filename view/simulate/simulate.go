@@ -125,28 +125,11 @@ func (r *run) addNote(text string) { r.out.Notes = append(r.out.Notes, text) }
 
 func (r *run) loadCapture() error {
 	r.nodes = wholeNodes(r.state)
-	for _, c := range r.state.Scheduling.Classes {
-		if err := r.cluster.Add(c); err != nil {
-			return err
-		}
-	}
-	for _, q := range r.state.Scheduling.Queues {
-		if err := r.cluster.Add(q); err != nil {
-			return err
-		}
-	}
-	for _, g := range r.state.Groups {
-		if err := r.cluster.Add(g); err != nil {
-			return err
-		}
-	}
-	for _, n := range r.nodes {
-		if err := r.cluster.Add(n); err != nil {
-			return err
-		}
-	}
-	for _, p := range wholePods(r.state) {
-		if err := r.cluster.Add(p); err != nil {
+	scheduling := r.state.Scheduling
+	for _, o := range slices.Concat(
+		anyOf(scheduling.Classes), anyOf(scheduling.Queues), anyOf(r.state.Groups), anyOf(r.nodes), anyOf(wholePods(r.state)),
+	) {
+		if err := r.cluster.Add(o); err != nil {
 			return err
 		}
 	}
@@ -157,6 +140,14 @@ func (r *run) loadCapture() error {
 		r.addNote("Not in the capture, for want of a right: " + f + ".")
 	}
 	return nil
+}
+
+func anyOf[T any](list []T) []any {
+	out := make([]any, len(list))
+	for i, x := range list {
+		out[i] = x
+	}
+	return out
 }
 
 // runScheduler has the scheduler run until it changes nothing.

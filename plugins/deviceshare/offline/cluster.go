@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -157,12 +158,7 @@ func (c *Cluster) RemoveGroup(name types.NamespacedName) {
 
 // Pods returns all pods as they are now, in the order of their names.
 func (c *Cluster) Pods() []*corev1.Pod {
-	out := make([]*corev1.Pod, 0, len(c.server.pods))
-	for _, p := range c.server.pods {
-		out = append(out, p)
-	}
-	slices.SortFunc(out, byName[*corev1.Pod])
-	return out
+	return slices.SortedFunc(maps.Values(c.server.pods), byName[*corev1.Pod])
 }
 
 // Pod returns a pod as it is now, false if it is gone.
@@ -173,12 +169,7 @@ func (c *Cluster) Pod(name types.NamespacedName) (*corev1.Pod, bool) {
 
 // Groups returns all groups as they are now, in the order of their names.
 func (c *Cluster) Groups() []*schedulingv1beta1.PodGroup {
-	out := make([]*schedulingv1beta1.PodGroup, 0, len(c.server.groups))
-	for _, g := range c.server.groups {
-		out = append(out, g)
-	}
-	slices.SortFunc(out, byName[*schedulingv1beta1.PodGroup])
-	return out
+	return slices.SortedFunc(maps.Values(c.server.groups), byName[*schedulingv1beta1.PodGroup])
 }
 
 // Why returns what a pod that waits was told, which is the message of its condition; "" if nothing.
