@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"deviceshare/sharing"
 )
@@ -89,22 +88,31 @@ func DecodeInventory(text string) (sharing.Inventory, error) {
 // are equal once: they are most of the text, and a node's devices are mostly of one model. Their
 // devices share what it read.
 func readAlike(text string) (*inventoryText, bool) {
-	raw := []byte(text)
-	if len(text) > MaxText || !utf8.ValidString(text) || !json.Valid(raw) {
+	var in struct {
+		inventoryText
+		Devices []struct {
+			deviceText
+			MIG json.RawMessage `json:"mig"`
+		} `json:"devices"`
+	}
+	if parseJSON(inventoryFormat, text, &in) != nil {
 		return nil, false
 	}
-	s := scanner{format: inventoryFormat, text: raw}
-	if s.scan() != nil || s.version != strconv.Itoa(version) {
-		return nil, false
+	out, known := in.inventoryText, map[string]*partitioningText{}
+	for i := range in.Devices {
+		d, mig := in.Devices[i].deviceText, in.Devices[i].MIG
+		if len(mig) > 0 {
+			if known[string(mig)] == nil {
+				known[string(mig)] = &partitioningText{}
+				if json.Unmarshal(mig, known[string(mig)]) != nil {
+					return nil, false
+				}
+			}
+			d.MIG = known[string(mig)]
+		}
+		out.Devices = append(out.Devices, d)
 	}
-	var in inventoryText
-	if json.Unmarshal(s.cutCopies(), &in) != nil {
-		return nil, false
-	}
-	for _, p := range s.partitionings {
-		in.Devices[p.device].MIG = in.Devices[p.first].MIG
-	}
-	return &in, true
+	return &out, true
 }
 
 func inventoryIn(in *inventoryText) (sharing.Inventory, error) {

@@ -28,13 +28,7 @@ type scanner struct {
 	path   []step
 	// version is the top level's version as it is written.
 	version string
-	// partitionings are the objects at devices[].mig.
-	partitionings []partitioningSpan
 }
-
-// partitioningSpan is where the text has the partitioning of a device, and the first device whose
-// partitioning has the same text.
-type partitioningSpan struct{ device, first, from, to int }
 
 // step is one part of a path: a key, or the index in a list.
 type step struct {
@@ -142,56 +136,14 @@ func (s *scanner) scanObject() error {
 		s.next++ // the colon
 		s.skipSpace()
 		from := s.next
-		mig := s.isPartitioning()
-		if mig && s.skipAlike() {
-			s.path = s.path[:len(s.path)-1]
-			continue
-		}
 		if err := s.scanValue(); err != nil {
 			return err
 		}
-		switch {
-		case len(s.path) == 1 && bytes.EqualFold(key, []byte("version")):
+		if len(s.path) == 1 && bytes.EqualFold(key, []byte("version")) {
 			s.version = string(s.text[from:s.next])
-		case mig:
-			device := s.path[1].index
-			s.partitionings = append(s.partitionings, partitioningSpan{device, device, from, s.next})
 		}
 		s.path = s.path[:len(s.path)-1]
 	}
-}
-
-// isPartitioning reports whether an object at devices[].mig of an inventory comes next.
-func (s *scanner) isPartitioning() bool {
-	return len(s.path) == 3 && string(s.path[2].key) == "mig" && string(s.path[0].key) == "devices" && len(s.path[1].key) == 0 && s.text[s.next] == '{'
-}
-
-// skipAlike steps over a partitioning that is there before: what was looked for in that one is not
-// in this one either.
-func (s *scanner) skipAlike() bool {
-	for _, p := range s.partitionings {
-		if p.device != p.first || !bytes.HasPrefix(s.text[s.next:], s.text[p.from:p.to]) {
-			continue
-		}
-		to := s.next + p.to - p.from
-		s.partitionings = append(s.partitionings, partitioningSpan{s.path[1].index, p.first, s.next, to})
-		s.next = to
-		return true
-	}
-	return false
-}
-
-// cutCopies replaces each partitioning that is there before by an empty one, in place: the text is
-// not the one that was scanned any more.
-func (s *scanner) cutCopies() []byte {
-	out, from := s.text[:0], 0
-	for _, p := range s.partitionings {
-		if p.device != p.first {
-			out = append(append(out, s.text[from:p.from]...), "{}"...)
-			from = p.to
-		}
-	}
-	return append(out, s.text[from:]...)
 }
 
 func (s *scanner) scanArray() error {
