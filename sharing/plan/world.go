@@ -90,8 +90,8 @@ type Wish struct {
 
 // Plan is what makes pods fit.
 type Plan struct {
-	// Places has the place of each pod that waits, and Order the pods in the order in which they get
-	// their devices.
+	// Places has the place of each pod that waits, and Order the pods in the order in which they
+	// get their devices.
 	Places []Place
 	Order  []int
 	// Evict are the pods that leave, on any node.
