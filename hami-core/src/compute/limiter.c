@@ -109,14 +109,14 @@ static uint64_t wait_as_holder(const struct compute_context *p, const struct wor
  */
 static int wait_for_turn(struct compute_context *p, uint64_t cost)
 {
-	uint64_t batch = cost > PACE_BATCH_NS ? cost : PACE_BATCH_NS,
-		 patience = prim_now() + AHEAD_PATIENCE_NS;
+	uint64_t batch = cost > PACE_BATCH_NS ? cost : PACE_BATCH_NS, patience = 0;
 	int waited = 0;
 	for (;;) {
 		budget_wait_for_monitor();
 		if (!budget_is_enforced())
 			return 0;
 		uint64_t now = prim_now();
+		patience = patience ? patience : now + AHEAD_PATIENCE_NS;
 		struct work_in_flight f = heartbeat_look(p, now, waited++);
 		uint64_t wait = lease_wait(p->device, &f, now);
 		if (!wait)

@@ -187,11 +187,13 @@ uint64_t pace_uncharged(const struct pace_line *line, uint64_t start, uint64_t e
 	uint64_t oldest = line->settled > PACE_PIECES ? line->settled - PACE_PIECES : 0;
 	uint64_t known = oldest ? line->piece[oldest % PACE_PIECES].before : 0;
 	double others = known > charged_then ? (double)(known - charged_then) : 0;
-	for (uint64_t n = oldest; n < line->settled; n++) {
+	uint64_t first = line->settled;
+	while (first > oldest && line->piece[(first - 1) % PACE_PIECES].before >= charged_then)
+		first--;
+	for (uint64_t n = first; n < line->settled; n++) {
 		unsigned i = n % PACE_PIECES;
-		if (line->piece[i].before >= charged_then)
-			others += charge_within(line->piece[i].start, line->piece[i].end,
-						line->piece[i].charge, start, end);
+		others += charge_within(line->piece[i].start, line->piece[i].end,
+					line->piece[i].charge, start, end);
 	}
 	return others < (double)(end - start) ? end - start - (uint64_t)others : 0;
 }

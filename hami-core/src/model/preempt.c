@@ -62,7 +62,7 @@ void preempt_note(struct preempt *x, uint64_t marked_ns, uint64_t sent_ns, uint6
 
 void preempt_note_kernel(struct preempt *x, uint64_t from, uint64_t to)
 {
-	for (int i = 0; i < PREEMPT_MARKS; i++)
+	for (int i = 0; i < PREEMPT_MARKS && !x->independent; i++)
 		x->independent |= x->mark[i] > from + LATE_NS && x->mark[i] + LATE_NS < to;
 }
 
@@ -75,8 +75,11 @@ struct preempt_sum preempt_time_between(const struct preempt *x, uint64_t from, 
 {
 	uint64_t oldest = x->pieces > PREEMPT_PIECES ? x->pieces - PREEMPT_PIECES : 0;
 	struct preempt_sum sum = {0};
-	for (uint64_t n = oldest; n < x->pieces; n++) {
+	/* the latest first: each ends when its mark was passed, so those before end earlier */
+	for (uint64_t n = x->pieces; n-- > oldest;) {
 		unsigned i = n % PREEMPT_PIECES;
+		if (x->piece[i].to <= from)
+			break;
 		uint64_t first = x->piece[i].from > from ? x->piece[i].from : from,
 			 last = least(x->piece[i].to, to), ns = last > first ? last - first : 0;
 		/* one that ends with the work that it is a part of may be that work's own */
