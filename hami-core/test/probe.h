@@ -167,11 +167,6 @@ struct vgpu_region *probe_region(void);
 	F(generation, "generation") \
 	F(last_page, "last-page") \
 	F(random_kill, "random-kill") \
-	F(cost_pair, "cost-pair") \
-	F(cost_info, "cost-info") \
-	F(cost_launch, "cost-launch") \
-	F(cost_limited, "cost-limited") \
-	F(cost_start, "cost-start") \
 	F(imported, "imported") \
 	F(shared_handles, "shared-handles") \
 	F(external, "external") \

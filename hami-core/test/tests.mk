@@ -26,7 +26,7 @@ test-style:
 test-headers:
 	@test/headers.sh $(CC) "$(GO)" $(B)/headers
 
-.PHONY: fake test-all test-generator test-symbols test-stress stress test-cost cost built passed
+.PHONY: fake test-all test-generator test-symbols test-stress stress test-instructions test-cost cost built passed
 # `test` is shorter than `test-all`: fewer rounds, fewer kinds of kernels side by side, no look at
 # the clock, and the sanitizers look at what allocates, starts, and meets in threads. As many run at
 # once as there are processors; test-cost alone, because it compares times.
@@ -39,7 +39,7 @@ test-all:
 # They look at texts, documentation and modules of Go among them, and at what was built. That takes
 # seconds, and is always done.
 LOOKS := test-generator test-map test-style test-layers test-headers test-symbols check-arm64
-short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-mixtures test-tsan test-stress \
+short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-mixtures test-tsan test-stress test-instructions \
 	$(filter-out check-arm64,$(LOOKS))
 
 # What has passed is not run again until something changes that it reads; with AGAIN=1 it is.
@@ -71,7 +71,7 @@ $(eval $(call unit_tests,tsan,$(THREADS)))
 
 # Programs that run under the library: never instrumented, like the programs of the world.
 PROBE := $(patsubst %,test/probe_%.c,main device memory process nvml overhead green pool ways generation \
-	stress cost import odd start hostile exact forks newer races partial relatives modules)
+	stress import odd start hostile exact forks newer races partial relatives modules)
 # Tests that run programs under the library. SUITES run under every build of it, the others have
 # targets of their own.
 SUITES := preload exact pools sized newer entry ways_out failures weak_entry weak_memory weak_process cases races
@@ -81,6 +81,11 @@ $(patsubst %,$(B)/test/test/%_test,$(SUITES) stress cost): $(B)/test/test/%: tes
 $(B)/test/test/probe: $(PROBE) test/probe.h test/hostile.h $(wildcard include/*.h) | fake
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -I$(FAKE)/src -o $@ $(PROBE) -Wl,-z,lazy -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
+# One set of calls, two measures.
+$(patsubst %,$(B)/test/test/probe_%,times steps): $(B)/test/test/%: test/%.c test/probe_cost.c test/probe_device.c test/probe_cost.h test/probe.h \
+		include/cuda_abi.h | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(filter %.c,$^) -L$(FAKE)/build -l:libcuda.so.1
 # What the card has given is read from the fake driver's own state.
 $(B)/test/test/hostile_test: test/hostile_test.c test/attacked.h test/hostile.h test/machine.h test/testing.h $(wildcard include/*.h)
 	@mkdir -p $(@D)
@@ -148,7 +153,7 @@ $(B)/test/test/entry_names_alone: test/entry_names.c $(B)/test/test/third.so
 $(B)/test/test/entry_wrapper.so: test/entry_wrapper.c
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $< -ldl
 
-PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized third.so plugin.so) \
+PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized probe_times probe_steps third.so plugin.so) \
 	$(B)/test/test/smi $(B)/test/test/direct $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
 # What the sanitizers look at in `make test`: what allocates and starts, and what meets in threads.
@@ -187,6 +192,9 @@ test-hostile: fake $(B)/test/libvgpu.so $(PROGRAMS)
 hostile: fake $(B)/test/libvgpu.so $(PROGRAMS)
 	@echo "== hostile, 11000 corruptions"; VGPU_HOSTILE=1 $(call apart,hostile)
 
+# What calls execute is the same on a busy machine.
+test-instructions: fake $(B)/test/libvgpu.so $(PROGRAMS)
+	@echo "== cost, instructions"; $(call apart,cost) execute
 test-cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
 	@echo "== cost"; $(call apart,cost)
 cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
