@@ -93,7 +93,7 @@ func (e *evictions) testBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("the pod is told: %s", requireWaiting(ctx, t, u, "wish"))
-	e.awaitLog(ctx, t, "No evictions help a pod", u.Namespace()+"/wish", fmt.Sprintf("budgets=[%q]", u.Namespace()+"/web"), "proven=true")
+	e.awaitLog(ctx, t, "No evictions help a job", u.Namespace()+"/podgroup-", fmt.Sprintf("budgets=[%q]", u.Namespace()+"/web"), "proven=true")
 	t.Logf("kubectl deviceshare why:\n%s", e.deviceshare(ctx, t, "why", "wish", "-n", u.Namespace()))
 	areHeldBack(ctx, t, u, "wish")
 	e.requireEvicted(t, u)
