@@ -89,6 +89,7 @@ func (e *evictions) testSchedulerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireWaiting(ctx, t, u, "thief") // the next scheduler has looked at all
+	e.requireWaitingFor(ctx, t, u, "wish", "victim")
 	e.end(ctx, t, victim)
 	e.requireOnDevice(ctx, t, u, "wish", 0)
 	areHeldBack(ctx, t, u, "thief")

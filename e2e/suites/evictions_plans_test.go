@@ -267,3 +267,19 @@ func (e *evictions) setModes(ctx context.Context, t *testing.T, u *user.User, de
 		e.waitDevices(ctx, t, gpus, func(d *sharing.Device) bool { return d.Mode == sharing.HAMiCore && d.Healthy })
 	})
 }
+
+// The sums of plugins overcommit and proportion are used up, so that they let no job in. One for
+// which evictions make room gets it all the same.
+func (e *evictions) testOvercommit(t *testing.T) {
+	ctx, u := e.user(t, "overcommit")
+	ask := workload.Ask{Number: 1, Memory: 80000}
+	fills := orderly("fills").Edit(func(p *corev1.Pod) { p.Spec.PriorityClassName = top })
+	for i := range gpus - 1 {
+		fills.App(fmt.Sprintf("c%d", i), ask, "forever")
+	}
+	run(ctx, t, u, fills)
+	run(ctx, t, u, e.pod("runs", low, ask))
+	run(ctx, t, u, e.pod("wish", high, ask))
+	e.requireTold(ctx, t, u, "runs", sentence(u, "wish", 100, 10))
+	e.requireEvicted(t, u, "runs")
+}

@@ -83,6 +83,7 @@ func testEvictions(t *testing.T, w *world) {
 	part(t, "whole_device", e.testWholeDevice)
 	part(t, "kept", e.testKept)
 	part(t, "scheduler_killed", e.testSchedulerKilled)
+	part(t, "overcommit", e.testOvercommit)
 	part(t, "finalizer", e.testFinalizer)
 	part(t, "gang", e.testGang)
 	part(t, "budget", e.testBudget)

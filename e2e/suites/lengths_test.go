@@ -68,6 +68,7 @@ func leftOut() map[string]string {
 		"health/reset_wanted":                     "node: `testdata/04-critical-errors.txt`; suite `health`",
 		"health/rows_not_mapped":                  "node: `testdata/04-critical-errors.txt`; suite `health`",
 		"evictions/finalizer":                     "holds: `TestAHoldLastsUntilItsPodsAreBoundOrItCannotBeUsed`; suite `evictions`",
+		"evictions/overcommit":                    "deviceshare: `TestAPodThatNamesMemoryGetsRoomThoughPluginProportionHasNone`",
 		"evictions/gang":                          "deviceshare: `TestAGangIsBrokenOnlyIfNoSinglePodWouldDoAndThenLeavesAsAWhole`",
 		"evictions/budget":                        "deviceshare: `TestNoPlanBreaksABudget`",
 		"evictions/alternating":                   "deviceshare: `TestNobodyIsEvictedInVainInAnyHistory`; suite `evictions`",

@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"fmt"
 
+	"volcano.sh/apis/pkg/apis/scheduling"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -130,13 +131,17 @@ func (p *Plugin) Future(node string) []sharing.View {
 	return p.overlay.futureLedger(n, p.infos[node]).Views()
 }
 
-// IsComplete implements room.Devices.
-func (p *Plugin) IsComplete() bool { return len(p.awaited) == 0 }
+// IsComplete implements room.Devices. Without the configuration it is not known which devices pods
+// have.
+func (p *Plugin) IsComplete() bool { return len(p.awaited) == 0 && p.off == nil }
 
-// IsHeldBackBySum implements room.HeldBack. Plugin overcommit adds up the whole cluster: on a full
-// one it keeps out every job, however important.
+// IsHeldBackBySum implements room.HeldBack. Plugin overcommit adds up the whole cluster, proportion
+// and capacity the queue: where all is in use, they keep out every job, however important. They
+// also do where the queue is closed.
 func (h heldBack) IsHeldBackBySum(job *api.JobInfo) bool {
-	return h.witness.IsHeldBackOnlyBy(h.session, job, "overcommit")
+	queue := h.session.Queues[job.Queue]
+	return queue != nil && queue.Queue.Status.State == scheduling.QueueStateOpen &&
+		h.witness.IsHeldBackOnlyBy(h.session, job, "overcommit", "proportion", "capacity")
 }
 
 // RoomFor implements waiting.Scheduler.

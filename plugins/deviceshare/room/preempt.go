@@ -55,7 +55,10 @@ func (r *Room) preemptByPlans() (victims map[api.JobID][]holds.Victim, others bo
 			others = true
 		default:
 			p.judged[job.UID] = true
-			p.makeRoomFor(job)
+			if !p.makeRoomFor(job) && !p.isAdmitted(job) {
+				delete(p.judged, job.UID)
+				others = true
+			}
 		}
 	}
 	return p.victims, others
@@ -85,8 +88,8 @@ func (s *session) starvingJobs() (jobs []*api.JobInfo) {
 	return jobs
 }
 
-// canPlanFor reports whether plans are made for a job: nothing but devices may be short in its
-// queue, and no pod has claims of devices or a network topology.
+// canPlanFor reports whether plans are made for a job: no pod has claims of devices or a network
+// topology.
 func (s *session) canPlanFor(job *api.JobInfo) bool {
 	if job.ContainsNetworkTopology() || len(job.MinSubJobs) > 0 {
 		return false
@@ -95,11 +98,16 @@ func (s *session) canPlanFor(job *api.JobInfo) bool {
 		if _, plannable := s.devices.Wish(t); !plannable || t.BestEffort || len(t.Pod.Spec.ResourceClaims) > 0 {
 			return false
 		}
-		if !s.Allocatable(s.Queues[job.Queue], t) && !lacksAnything(s.devices.Lacks([]*api.TaskInfo{t})) {
-			return false
-		}
 	}
 	return true
+}
+
+// isAdmitted reports whether the queue of a job admits each of its pods, but for devices. What else
+// a queue lacks is not part of a plan.
+func (s *session) isAdmitted(job *api.JobInfo) bool {
+	return !slices.ContainsFunc(s.waitingTasks(job), func(t *api.TaskInfo) bool {
+		return !s.Allocatable(s.Queues[job.Queue], t) && !lacksAnything(s.devices.Lacks([]*api.TaskInfo{t}))
+	})
 }
 
 func lacksAnything(lacks []int64) bool {
@@ -108,21 +116,19 @@ func lacksAnything(lacks []int64) bool {
 
 // makeRoomFor makes room for the pods that a job needs to start: for several, all at once or none.
 // For one of them it does so first by evicting pods of other jobs of its queue, then by less
-// important ones of the job itself.
-func (p *preemption) makeRoomFor(job *api.JobInfo) {
+// important ones of the job itself. It returns whether room is made.
+func (p *preemption) makeRoomFor(job *api.JobInfo) bool {
 	tasks := p.inTaskOrder(job)
 	if missing := missingTasks(job, tasks); len(missing) > 1 {
-		if !slices.ContainsFunc(missing, func(t *api.TaskInfo) bool { return !mayPreempt(t) }) {
-			p.makeRoom(job, missing, false)
-		}
-		return
+		return !slices.ContainsFunc(missing, func(t *api.TaskInfo) bool { return !mayPreempt(t) }) && p.makeRoom(job, missing, false)
 	}
 	for _, t := range tasks {
 		one := []*api.TaskInfo{t}
 		if mayPreempt(t) && (p.makeRoom(job, one, false) || p.makeRoom(job, one, true)) {
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // inTaskOrder returns the tasks of a job that wait, the first to be served first.

@@ -241,6 +241,9 @@ func (s *session) keepPlace(stmt *framework.Statement, h *holds.Hold, slot *hold
 	if !hasFutureRoom(t, n) {
 		return fmt.Sprintf("node %s has no room for pod %s, whoever leaves", slot.Node, slot.Name)
 	}
+	if err := s.PrePredicateFn(t); err != nil { // plugins note what Pipeline needs
+		return err.Error()
+	}
 	if err := stmt.Pipeline(t, slot.Node, true); err != nil {
 		_ = stmt.UnPipeline(t)
 		return err.Error()

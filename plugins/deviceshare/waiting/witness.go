@@ -143,26 +143,27 @@ func (w *Witness) saidNo(q question, subject string) string {
 	return w.refused[q][subject]
 }
 
-// IsHeldBackOnlyBy reports whether a plugin, and none that is asked after it, keeps a job from
-// being let in. The plugins after it have not been asked before: Volcano stops at the first that
-// says no.
-func (w *Witness) IsHeldBackOnlyBy(ssn *framework.Session, job *api.JobInfo, plugin string) bool {
-	if w.saidNo(mayEnqueue, string(job.UID)) != plugin {
+// IsHeldBackOnlyBy reports whether some plugins, and no others, keep a job from being let in. Those
+// after the first that said no have not been asked before: Volcano stops there.
+func (w *Witness) IsHeldBackOnlyBy(ssn *framework.Session, job *api.JobInfo, plugins ...string) bool {
+	first := w.saidNo(mayEnqueue, string(job.UID))
+	if !slices.Contains(plugins, first) {
 		return false
 	}
 	tiers := ssn.Tiers
 	defer func() { ssn.Tiers = tiers }()
-	ssn.Tiers = w.pluginsAfter(tiers, plugin)
+	ssn.Tiers = w.pluginsAfter(tiers, first, plugins)
 	return ssn.JobEnqueueable(job)
 }
 
-// pluginsAfter returns the tiers from behind a plugin on, without those of the witness.
-func (w *Witness) pluginsAfter(tiers []conf.Tier, plugin string) (after []conf.Tier) {
+// pluginsAfter returns the tiers from behind a plugin on, without some others and those of the
+// witness.
+func (w *Witness) pluginsAfter(tiers []conf.Tier, plugin string, but []string) (after []conf.Tier) {
 	found := false
 	for i := range tiers {
 		var rest []conf.PluginOption
 		for _, o := range tiers[i].Plugins {
-			if found && !strings.HasPrefix(o.Name, w.Plugin+"/") {
+			if found && !strings.HasPrefix(o.Name, w.Plugin+"/") && !slices.Contains(but, o.Name) {
 				rest = append(rest, o)
 			}
 			found = found || o.Name == plugin
