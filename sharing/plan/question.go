@@ -183,7 +183,7 @@ func (q *question) sharesWithout(d int, gone []bool) []sharing.Held {
 func (q *question) listLeaving(gone []bool) (all []*Victim, cost Cost, ok bool) {
 	all = slices.Clone(q.others)
 	for i, leaves := range gone {
-		if leaves {
+		if leaves && !slices.Contains(q.others, q.victims[i]) {
 			all = append(all, q.victims[i])
 		}
 	}
