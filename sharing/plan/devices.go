@@ -177,7 +177,7 @@ func (b *byDevice) tryDevices(choice []clearing, gone []bool, base Cost) bool {
 
 // mayServe reports whether the wish may get these devices when so many pods leave.
 func (b *byDevice) mayServe(choice []clearing, most []bool) bool {
-	*b.steps--
+	b.steps--
 	views := make([]sharing.View, 0, len(choice))
 	for d := range b.views {
 		if slices.ContainsFunc(choice, func(c clearing) bool { return c.device == d }) {
@@ -195,7 +195,7 @@ func (b *byDevice) clearDevice(d int, blocks uint64, gone []bool, grace int32) c
 		return c
 	}
 	c := cover{
-		gone: gone, steps: b.steps, alike: b.areAlike,
+		gone: gone, steps: &b.steps, alike: b.areAlike,
 		fits: func(gone []bool) bool { return b.fitsDevice(d, gone) },
 		price: func(chosen []bool) (cost Cost, ok bool) {
 			for _, i := range b.holders[d] {
@@ -239,7 +239,7 @@ func (b *byDevice) blocksOn(d int, blocks uint64) (on uint64) {
 
 // fitsDevice reports whether one device without some pods would do.
 func (b *byDevice) fitsDevice(d int, gone []bool) bool {
-	*b.steps--
+	b.steps--
 	view := b.views[d].WithShares(b.sharesWithout(d, gone))
 	_, refused := place.Place([]sharing.View{view}, &b.one, b.wish.Backends, b.wish.Policy)
 	return !refused.Refused()

@@ -33,11 +33,8 @@ func Find(w *World, wish *Wish) (Plan, *No) {
 			open.noteLeast(c.least)
 			continue
 		}
-		steps := min(mostSteps, left)
-		before := steps
-		q := newQuestion(w.Nodes[c.node], []*Wish{wish}, nil, &steps)
-		a := q.findCheapest(best.Cost, found)
-		left -= before - steps
+		q := newQuestion(w.Nodes[c.node], []*Wish{wish}, nil)
+		a := q.findWithin(&left, best.Cost, found)
 		if !a.exact {
 			open.noteLeast(c.least)
 		}

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -26,11 +27,7 @@ func (w *World) hasEnough(leaving []*Victim) bool {
 // makes room.
 func coverLacks(w *World, pods []*Wish, without *Plan) (Plan, *No) {
 	all := w.listFreeing(pods[0])
-	if leaving, ok := w.addUntilEnough(nil, all, pods[0]); !ok {
-		return Plan{}, &No{QueueIsFull: true, Proven: len(leaving) == len(all)}
-	}
-	var best Plan
-	found := false
+	best, found := Plan{}, false
 	for _, order := range [][]*Victim{all, w.largestFirst(all)} {
 		for _, base := range [][]*Victim{without.Evict, nil} {
 			leaving, ok := w.addUntilEnough(base, order, pods[0])
@@ -38,18 +35,14 @@ func coverLacks(w *World, pods []*Wish, without *Plan) (Plan, *No) {
 				continue
 			}
 			p, no := findPlaces(w, pods, leaving)
-			if no != nil {
-				continue
-			}
-			if w.sparePods(&p, pods); !found || p.Cost.Compare(best.Cost) < 0 {
+			if no == nil && (!found || p.Cost.Compare(best.Cost) < 0) {
 				best, found = p, true
 			}
 		}
 	}
 	if !found {
-		return Plan{}, &No{QueueIsFull: true}
+		return Plan{}, &No{QueueIsFull: true, Proven: !w.hasEnough(all)}
 	}
-	best.Proven = false
 	return best, nil
 }
 
@@ -82,10 +75,7 @@ func (w *World) freedBy(v *Victim) (percent int64) {
 func (w *World) largestFirst(all []*Victim) []*Victim {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b *Victim) int {
-		if a.Level != b.Level {
-			return a.Level - b.Level
-		}
-		return int(w.freedBy(b) - w.freedBy(a))
+		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(w.freedBy(b), w.freedBy(a)))
 	})
 	return sorted
 }
@@ -101,8 +91,7 @@ func (w *World) addUntilEnough(base, order []*Victim, wish *Wish) (leaving []*Vi
 		if slices.Contains(leaving, v) {
 			continue
 		}
-		with, _, may := closeGangs(append(slices.Clone(leaving), v), gangsOf(append(slices.Clone(leaving), v)), wish)
-		if may {
+		if with, _, may := closeGangs(append(slices.Clone(leaving), v), wish); may {
 			leaving = with
 		}
 	}
@@ -118,23 +107,13 @@ func (w *World) addUntilEnough(base, order []*Victim, wish *Wish) (leaving []*Vi
 	return leaving, true
 }
 
-// gangsOf returns the gangs of pods.
-func gangsOf(pods []*Victim) (gangs []*Gang) {
-	for _, v := range pods {
-		if v.Gang != nil && !slices.Contains(gangs, v.Gang) {
-			gangs = append(gangs, v.Gang)
-		}
-	}
-	return gangs
-}
-
 // sparePods spares the pods of a plan that need not leave, the dearest first.
 func (w *World) sparePods(p *Plan, pods []*Wish) {
 	order := slices.Clone(p.Evict)
 	slices.SortStableFunc(order, func(a, b *Victim) int { return b.price.Compare(a.price) })
 	for _, v := range order {
 		less := slices.DeleteFunc(slices.Clone(p.Evict), func(u *Victim) bool { return u == v })
-		all, cost, ok := closeGangs(less, gangsOf(less), pods[0])
+		all, cost, ok := closeGangs(less, pods[0])
 		if !ok || len(all) != len(less) || !w.hasEnough(less) {
 			continue
 		}
@@ -156,8 +135,7 @@ func (w *World) placeAgain(p *Plan, pods []*Wish, leaving []*Victim, stays *Vict
 	if len(which) == 0 {
 		return p.Places, true
 	}
-	steps := mostSteps
-	q := newQuestion(w.Nodes[p.Places[which[0]].Node], wishes, leaving, &steps)
+	q := newQuestion(w.Nodes[p.Places[which[0]].Node], wishes, leaving)
 	placements, fits := q.placeWithout(q.gone)
 	if !fits || !q.hasAmounts(q.gone) {
 		return nil, false

@@ -92,8 +92,7 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 	if !n.holdsEmpty(wish) {
 		return TooSmall
 	}
-	steps := 0
-	q := newQuestion(n, []*Wish{wish}, nil, &steps)
+	q := newQuestion(n, []*Wish{wish}, nil)
 	lower := make([]bool, len(n.victims))
 	for i, v := range n.victims {
 		lower[i] = wish.mayEvict(v)

@@ -15,6 +15,16 @@ type answer struct {
 	exact bool
 }
 
+// findWithin is findCheapest with at most mostSteps of the steps that are left. It takes those that
+// it needs, and the first ones in any case.
+func (q *question) findWithin(left *int, limit Cost, limited bool) answer {
+	most := min(mostSteps, max(*left, 2*len(q.pods)))
+	q.steps = most
+	a := q.findCheapest(limit, limited)
+	*left -= most - q.steps
+	return a
+}
+
 // findCheapest finds the cheapest set that costs less than a limit. An answer that is not exact may
 // be dearer than necessary, or miss one.
 func (q *question) findCheapest(limit Cost, limited bool) answer {
@@ -30,7 +40,7 @@ func (q *question) findCheapest(limit Cost, limited bool) answer {
 		return answer{exact: true}
 	}
 	c := cover{
-		atoms: q.listAtoms(), gone: none, fits: q.fitsWithout, steps: q.steps, best: limit, bound: limited,
+		atoms: q.listAtoms(), gone: none, fits: q.fitsWithout, steps: &q.steps, best: limit, bound: limited,
 		price: func(gone []bool) (Cost, bool) {
 			_, cost, ok := q.listLeaving(gone)
 			return cost, ok

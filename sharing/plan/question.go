@@ -22,30 +22,18 @@ type question struct {
 	gone   []bool
 	// may are the other victims that may be evicted for the wish.
 	may []bool
-	// gangs are those of all victims that may be evicted.
-	gangs []*Gang
-	// steps is how many questions a search may still ask, see mostSteps.
-	steps *int
+	// steps is how many questions a search may still ask, see findWithin.
+	steps int
 	// scratch is room for the views of the devices without some pods.
 	scratch []sharing.View
 }
 
 // newQuestion readies the question whether pods fit a node.
-func newQuestion(n *Node, pods []*Wish, others []*Victim, steps *int) *question {
-	q := &question{Node: n, pods: pods, wish: pods[0], others: others, may: make([]bool, len(n.victims)), gone: make([]bool, len(n.victims)), steps: steps}
-	for _, v := range others {
-		q.noteGang(v)
-	}
+func newQuestion(n *Node, pods []*Wish, others []*Victim) *question {
+	q := &question{Node: n, pods: pods, wish: pods[0], others: others, may: make([]bool, len(n.victims)), gone: make([]bool, len(n.victims))}
 	for i, v := range n.victims {
-		if q.wish.mayEvict(v) && !isExhausted(v.Budgets) {
-			q.may[i] = true
-			q.noteGang(v)
-		}
-	}
-	for i, v := range n.victims {
-		if v.Gang != nil && q.may[i] && !v.Gang.maySpare(v.Role, 1) && !mayLeaveWhole(v.Gang, q.wish) {
-			q.may[i] = false
-		}
+		staysWithGang := v.Gang != nil && !v.Gang.maySpare(v.Role, 1) && !mayLeaveWhole(v.Gang, q.wish)
+		q.may[i] = q.wish.mayEvict(v) && !isExhausted(v.Budgets) && !staysWithGang
 	}
 	leaving, _, _ := q.listLeaving(q.gone)
 	for _, v := range leaving {
@@ -54,12 +42,6 @@ func newQuestion(n *Node, pods []*Wish, others []*Victim, steps *int) *question 
 		}
 	}
 	return q
-}
-
-func (q *question) noteGang(v *Victim) {
-	if v.Gang != nil && !slices.Contains(q.gangs, v.Gang) {
-		q.gangs = append(q.gangs, v.Gang)
-	}
 }
 
 func isExhausted(budgets []*Budget) bool {
@@ -78,7 +60,7 @@ func mayLeaveWhole(g *Gang, wish *Wish) bool {
 
 // fitsWithout reports whether the pods fit the node without these victims.
 func (q *question) fitsWithout(gone []bool) bool {
-	*q.steps -= len(q.pods)
+	q.steps -= len(q.pods)
 	if !q.hasAmounts(gone) {
 		return false
 	}
@@ -187,14 +169,14 @@ func (q *question) listLeaving(gone []bool) (all []*Victim, cost Cost, ok bool) 
 			all = append(all, q.victims[i])
 		}
 	}
-	return closeGangs(all, q.gangs, q.wish)
+	return closeGangs(all, q.wish)
 }
 
 // closeGangs adds to pods that leave the rest of each gang that has too few left then. It returns
 // what that costs, and false if they may not leave.
-func closeGangs(leaving []*Victim, gangs []*Gang, wish *Wish) (all []*Victim, cost Cost, ok bool) {
+func closeGangs(leaving []*Victim, wish *Wish) (all []*Victim, cost Cost, ok bool) {
 	all = leaving
-	for _, g := range gangs {
+	for _, g := range gangsOf(leaving) {
 		if goesOn(g, all) {
 			continue
 		}
@@ -212,6 +194,16 @@ func closeGangs(leaving []*Victim, gangs []*Gang, wish *Wish) (all []*Victim, co
 		cost = cost.plus(v.price)
 	}
 	return all, cost, keepsBudgets(all)
+}
+
+// gangsOf returns the gangs of pods.
+func gangsOf(pods []*Victim) (gangs []*Gang) {
+	for _, v := range pods {
+		if v.Gang != nil && !slices.Contains(gangs, v.Gang) {
+			gangs = append(gangs, v.Gang)
+		}
+	}
+	return gangs
 }
 
 // goesOn reports whether enough of a gang is left when these pods leave.

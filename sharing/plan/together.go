@@ -40,11 +40,11 @@ func findPlaces(w *World, pods []*Wish, base []*Victim) (Plan, *No) {
 		return Find(w, pods[0])
 	}
 	t := newTogether(w, pods, base)
-	best, no := t.tryOrder(t.hardestFirst())
+	order := t.hardestFirst()
+	best, no := t.tryOrder(order)
 	if len(t.cheap) > 1 {
-		reversed := t.hardestFirst()
-		slices.Reverse(reversed)
-		if p, alsoNo := t.tryOrder(reversed); alsoNo == nil && (no != nil || p.Cost.Compare(best.Cost) < 0) {
+		slices.Reverse(order)
+		if p, alsoNo := t.tryOrder(order); alsoNo == nil && (no != nil || p.Cost.Compare(best.Cost) < 0) {
 			best, no = p, nil
 		}
 	}
@@ -62,11 +62,11 @@ func (t *together) tryOrder(order []int) (Plan, *No) {
 	exact := t.isAlike() && t.improveSums()
 	t.improveNodes()
 	plan, ok := t.plan()
-	if ok && !exact {
-		t.world.sparePods(&plan, t.pods)
-	}
 	if !ok {
 		return Plan{}, &No{Fit: len(order) - 1, Of: len(order)}
+	}
+	if !exact {
+		t.world.sparePods(&plan, t.pods)
 	}
 	plan.Proven = exact || plan.Cost == Cost{}
 	return plan, nil
@@ -150,10 +150,7 @@ func (t *together) listCandidates(p *Wish) []candidate {
 // ask returns the cheapest way to make pods fit a node. Where nodes depend on each other, its cost
 // is that of all nodes.
 func (t *together) ask(n int, pods []*Wish) *answer {
-	steps := min(mostSteps, max(t.steps, 2*len(pods)))
-	before := steps
-	a := newQuestion(t.world.Nodes[n], pods, t.othersThan(n), &steps).findCheapest(Cost{}, false)
-	t.steps -= before - steps
+	a := newQuestion(t.world.Nodes[n], pods, t.othersThan(n)).findWithin(&t.steps, Cost{}, false)
 	return &a
 }
 
@@ -173,17 +170,14 @@ func (t *together) askForOneMore(n int, p *Wish) *answer {
 		return t.ask(n, t.podsOn(n, p))
 	}
 	if u.after == nil {
-		u.after = newQuestion(node, t.podsOn(n, nil), t.othersThan(n), &t.steps).nodeAfter(u.gone)
+		u.after = newQuestion(node, t.podsOn(n, nil), t.othersThan(n)).nodeAfter(u.gone)
 	}
-	steps := min(mostSteps, max(t.steps, 2))
-	before := steps
-	q := newQuestion(u.after, []*Wish{p}, t.othersThan(n), &steps)
+	q := newQuestion(u.after, []*Wish{p}, t.othersThan(n))
 	for i, leaves := range u.gone {
 		q.gone[i], q.may[i] = q.gone[i] || leaves, q.may[i] && !leaves
 	}
-	a := q.findCheapest(Cost{}, false)
+	a := q.findWithin(&t.steps, Cost{}, false)
 	a.exact = false
-	t.steps -= before - steps
 	return &a
 }
 
@@ -310,7 +304,7 @@ func (t *together) plan() (Plan, bool) {
 		}
 	}
 	for _, n := range t.order {
-		q := newQuestion(t.world.Nodes[n], t.podsOn(n, nil), all, &t.steps)
+		q := newQuestion(t.world.Nodes[n], t.podsOn(n, nil), all)
 		placements, fits := q.placeWithout(q.gone)
 		if !fits {
 			return Plan{}, false
@@ -320,9 +314,8 @@ func (t *together) plan() (Plan, bool) {
 			p.Order = append(p.Order, i)
 		}
 	}
-	q := newQuestion(t.world.Nodes[t.order[0]], t.pods[:1], all, &t.steps)
 	var ok bool
-	p.Evict, p.Cost, ok = q.listLeaving(make([]bool, len(q.victims)))
+	p.Evict, p.Cost, ok = closeGangs(all, t.pods[0])
 	return p, ok
 }
 

@@ -143,8 +143,7 @@ func NewNode(name string, views []sharing.View, free, capacity []int64, victims 
 
 // Fits reports whether the wish fits a node without evictions.
 func (n *Node) Fits(w *Wish) bool {
-	steps := 0
-	return newQuestion(n, []*Wish{w}, nil, &steps).fitsWithout(make([]bool, len(n.victims)))
+	return newQuestion(n, []*Wish{w}, nil).fitsWithout(make([]bool, len(n.victims)))
 }
 
 // mayEvict reports whether a pod may be evicted for the wish, as far as its priority says.
