@@ -103,15 +103,7 @@ func (p *Plugin) Wish(t *api.TaskInfo) (plan.Wish, bool) {
 }
 
 // Lacks implements room.Devices.
-func (p *Plugin) Lacks(tasks []*api.TaskInfo) []int64 {
-	requests := make([]*sharing.PodRequest, len(tasks))
-	for i, t := range tasks {
-		if a := p.rememberAsk(t); a != nil {
-			requests[i] = a.served()
-		}
-	}
-	return p.limits.Lacks(tasks, requests)
-}
+func (p *Plugin) Lacks(tasks []*api.TaskInfo) []int64 { return p.limits.Lacks(tasks) }
 
 // Frees implements room.Devices.
 func (p *Plugin) Frees(t *api.TaskInfo) []int64 { return p.limits.Frees(t) }
@@ -137,7 +129,7 @@ func (p *Plugin) IsComplete() bool { return len(p.awaited) == 0 && p.off == nil 
 
 // IsHeldBackBySum implements room.HeldBack. Plugin overcommit adds up the whole cluster, proportion
 // and capacity the queue: where all is in use, they keep out every job, however important. They
-// also do where the queue is closed.
+// also keep jobs out of a queue that is closed, and must go on doing so.
 func (h heldBack) IsHeldBackBySum(job *api.JobInfo) bool {
 	queue := h.session.Queues[job.Queue]
 	return queue != nil && queue.Queue.Status.State == scheduling.QueueStateOpen &&

@@ -34,15 +34,14 @@ func (l *Limits) Allowance(t *api.TaskInfo, req *sharing.PodRequest, gone ...*ap
 }
 
 // Lacks returns by how much tasks of one job would exceed each limit of their queue together, once
-// the pods that are leaving are gone; nil if no limit concerns them. Requests are what they ask
-// for.
-func (l *Limits) Lacks(tasks []*api.TaskInfo, requests []*sharing.PodRequest) []int64 {
+// the pods that are leaving are gone; nil if no limit concerns them.
+func (l *Limits) Lacks(tasks []*api.TaskInfo) []int64 {
 	if l == nil {
 		return nil
 	}
 	ask := quota.Ask{Queue: l.queueOf(tasks[0]), Gone: ownersOf(tasks)}
-	for _, req := range requests {
-		if req != nil {
+	for _, t := range tasks {
+		if req := l.Tasks.RememberRequest(t); req != nil {
 			ask.Amounts = ask.Amounts.Plus(quota.Asked(req, l.kinds))
 		}
 	}

@@ -54,9 +54,9 @@ func (r *Room) preemptByPlans() (victims map[api.JobID][]holds.Victim, others bo
 		case !p.canPlanFor(job):
 			others = true
 		default:
-			p.judged[job.UID] = true
-			if !p.makeRoomFor(job) && !p.isAdmitted(job) {
-				delete(p.judged, job.UID)
+			if p.makeRoomFor(job) || p.isAdmitted(job) {
+				p.judged[job.UID] = true
+			} else {
 				others = true
 			}
 		}

@@ -31,9 +31,9 @@ type Devices interface {
 	// Wish returns what a task asks of devices, and false if no plan can be made for it: it cannot
 	// be served, or waits for pods of its queue that are leaving already.
 	Wish(*api.TaskInfo) (plan.Wish, bool)
-	// Lacks returns how much more of each limited amount of devices the queue of some tasks would
-	// need for all of them, and Frees how much of each the end of a task of that queue frees.
+	// Lacks returns by how much the tasks of a job together exceed each limit of their queue.
 	Lacks([]*api.TaskInfo) []int64
+	// Frees returns how much of each of these limits the end of a task frees.
 	Frees(*api.TaskInfo) []int64
 	// Serves reports whether a node may serve a task whoever leaves, as far as devices say.
 	Serves(*api.TaskInfo, *api.NodeInfo) bool

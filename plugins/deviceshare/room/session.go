@@ -244,14 +244,7 @@ func (s *session) keepPlace(stmt *framework.Statement, h *holds.Hold, slot *hold
 	if err := s.PrePredicateFn(t); err != nil { // plugins note what Pipeline needs
 		return err.Error()
 	}
-	if err := stmt.Pipeline(t, slot.Node, true); err != nil {
-		_ = stmt.UnPipeline(t)
-		return err.Error()
-	}
-	if !s.devices.IsPromised(t) {
-		return fmt.Sprintf("the devices of node %s have no room for pod %s, whoever leaves", slot.Node, slot.Name)
-	}
-	return ""
+	return s.promisePlace(stmt, t, n)
 }
 
 // undoTrial undoes a trial. Volcano would tell the tasks of the job that they can possibly be

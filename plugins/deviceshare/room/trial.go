@@ -3,6 +3,7 @@
 package room
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/klog/v2"
@@ -97,12 +98,18 @@ func (p *preemption) tryPlace(stmt *framework.Statement, at place) (why string) 
 	if err := p.PredicateForAllocateAction(t, n); err != nil {
 		return err.Error()
 	}
+	return p.promisePlace(stmt, t, n)
+}
+
+// promisePlace has the session promise a task a place, for which PrePredicateFn has run. It returns
+// why it cannot, "" if it can.
+func (s *session) promisePlace(stmt *framework.Statement, t *api.TaskInfo, n *api.NodeInfo) (why string) {
 	if err := stmt.Pipeline(t, n.Name, true); err != nil {
 		_ = stmt.UnPipeline(t)
 		return err.Error()
 	}
-	if !p.devices.IsPromised(t) {
-		return "the devices of the node have no room"
+	if !s.devices.IsPromised(t) {
+		return fmt.Sprintf("the devices of node %s have no room for pod %s, whoever leaves", n.Name, nameOf(t))
 	}
 	return ""
 }
