@@ -30,12 +30,12 @@ func (a tenants[T]) mergedWith(b tenants[T]) tenants[T] {
 	case !a.some:
 		return b
 	}
-	a.several = a.several || b.several || !a.admits(b.one)
+	a.several = a.several || b.several || !a.admitsTenant(b.one)
 	return a
 }
 
-// admits reports whether one more is served beside those that are there.
-func (a tenants[T]) admits(one T) bool {
+// admitsTenant reports whether one more is served beside those that are there.
+func (a tenants[T]) admitsTenant(one T) bool {
 	var unknown T
 	return !a.some || !a.several && a.one != unknown && a.one == one
 }

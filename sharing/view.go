@@ -92,10 +92,10 @@ func (v *View) FreeCores() Percent { return max(0, v.Device.Cores-v.usage.cores)
 func (v *View) Empty() bool { return v.usage.sharers == 0 && !v.blocked }
 
 // Serves reports whether a container that runs as a user is served beside those on the device.
-func (v *View) Serves(u User) bool { return v.usage.users.admits(u) }
+func (v *View) Serves(u User) bool { return v.usage.users.admitsTenant(u) }
 
 // ServesNamespace reports whether a pod of a namespace is served beside those on the device.
-func (v *View) ServesNamespace(name string) bool { return v.usage.namespaces.admits(name) }
+func (v *View) ServesNamespace(name string) bool { return v.usage.namespaces.admitsTenant(name) }
 
 // Partitioned reports whether the device is cut into partitions, which its backend
 // accounts for in the tally.

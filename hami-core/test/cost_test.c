@@ -6,6 +6,7 @@
  * much. Among the other tests, on a machine that may be busy, ten times as much passes.
  */
 #include "machine.h"
+#include "probe_cost.h"
 
 #include <time.h>
 
@@ -14,8 +15,6 @@
 #define MEMORY HEAD "device 0 " U0 " memory=67108864 cores=0\ndevice 1 " U1 " memory=0 cores=0\n"
 #define COMPUTE HEAD "device 0 " U0 " memory=0 cores=99\n"
 #define BOTH HEAD "device 0 " U0 " memory=0 cores=99\ndevice 1 " U1 " memory=0 cores=0\n"
-
-enum { INSTRUCTIONS, ATOMICS, CLOCKS, SYSTEM_CALLS, COUNTS };
 
 static const struct call {
 	const char *what, *limits, *name; /* of probe_cost.c */

@@ -6,6 +6,9 @@
 #ifndef PROBE_COST_H
 #define PROBE_COST_H
 
+/* What probe_steps.c counts, and cost_test.c reads. */
+enum { INSTRUCTIONS, ATOMICS, CLOCKS, SYSTEM_CALLS, COUNTS };
+
 /* The fake driver's own function. */
 void *fakegpu_function(const char *symbol);
 

@@ -17,7 +17,6 @@
 
 #define TRIES 5
 
-enum { INSTRUCTIONS, ATOMICS, CLOCKS, SYSTEM_CALLS, COUNTS };
 struct count {
 	long of[COUNTS];
 };

@@ -77,20 +77,24 @@ TEST("weakness 34: a shell that has lost its environment is limited")
 	in_container(LIMITS, "$CLEAN $CLIENT alloc 65 expect oom alloc 64 expect ok");
 }
 
+static double busy_share(const char *visible, const char *steps)
+{
+	CHECK_EQ(client((const char *const[]){"CUDA_VISIBLE_DEVICES", visible, NULL}, steps), 0);
+	const char *at = strstr(output, "fraction=");
+	return at ? atof(at + 9) : -1;
+}
+
 TEST("weakness 39: each device has a share of its own, and the right one")
 {
 	machine(HEAD "device 0 " U0 " memory=0 cores=0\ndevice 1 " U1 " memory=0 cores=20\n");
-	double share[3];
-	static const char *const order[] = {"0", "1", "1,0"}, *const steps[] = {"busy 0.5 1", "busy 1 1", "busy 1 1"};
-	for (int i = 0; i < 3; i++) {
-		CHECK_EQ(client((const char *const[]){"CUDA_VISIBLE_DEVICES", order[i], NULL}, steps[i]), 0);
-		const char *at = strstr(output, "fraction=");
-		share[i] = at ? atof(at + 9) : -1;
-	}
-	/* on a busy machine, a program that is not limited keeps its device busy for less of the time */
-	CHECK(share[0] > 0.3 && share[1] > 0 && share[1] < 0.3 && share[2] > 0 && share[2] < 0.3);
+	/* on a busy machine not each time, but a limited device never has so much */
+	double bare = 0;
+	for (int tries = 0; bare <= 0.5 && tries < 20; tries++)
+		bare = busy_share("0", "busy 0.5 1");
+	double alone = busy_share("1", "busy 1 1"), first = busy_share("1,0", "busy 1 1");
+	CHECK(bare > 0.5 && alone > 0 && alone < 0.3 && first > 0 && first < 0.3);
 	if (test_failed_checks)
-		printf("    %.3f %.3f %.3f\n", share[0], share[1], share[2]);
+		printf("    %.3f %.3f %.3f\n", bare, alone, first);
 	done();
 }
 
