@@ -112,30 +112,27 @@ func (e *evictions) protect(ctx context.Context, t *testing.T, u *user.User) {
 	one, budgets := intstr.FromInt32(1), e.cluster.Client().PolicyV1().PodDisruptionBudgets(u.Namespace())
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
 		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
-	b, err := budgets.Create(ctx, b, metav1.CreateOptions{})
-	for err == nil && b.Status.CurrentHealthy != 1 {
-		sleep(ctx, pause)
-		b, err = budgets.Get(ctx, "web", metav1.GetOptions{})
+	if _, err := budgets.Create(ctx, b, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	if err != nil || b.Status.DisruptionsAllowed != 0 {
-		t.Fatalf("the budget is %+v (%v)", b, err)
+	askUntil(ctx, t, "the budget to count the pod", func() (_ bool, err error) {
+		b, err = budgets.Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && b.Status.CurrentHealthy == 1, err
+	})
+	if b.Status.DisruptionsAllowed != 0 {
+		t.Fatalf("the budget is %+v", b)
 	}
 }
 
 // awaitLog waits until a line of the scheduler's log has all words.
 func (w *world) awaitLog(ctx context.Context, t *testing.T, words ...string) {
 	t.Helper()
-	for {
+	askUntil(ctx, t, fmt.Sprintf("a line of the scheduler's log with %q", words), func() (bool, error) {
 		log, err := w.cluster.Log(sandbox.Scheduler)
-		for line := range strings.Lines(log) {
-			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
-				return
-			}
-		}
-		if sleep(ctx, pause); ctx.Err() != nil {
-			t.Fatalf("no line of the scheduler's log has %q (%v)", words, err)
-		}
-	}
+		return slices.ContainsFunc(strings.Split(log, "\n"), func(line string) bool {
+			return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
+		}), err
+	})
 }
 
 // Pods of low and high priority take turns on one device, and a controller makes the less important
@@ -196,17 +193,17 @@ func (e *evictions) replicate(ctx context.Context, t *testing.T, u *user.User, p
 // runningReplica waits until the pod of the ReplicaSet runs and returns its name.
 func (e *evictions) runningReplica(ctx context.Context, t *testing.T, u *user.User) string {
 	t.Helper()
-	for {
+	var name string
+	askUntil(ctx, t, "a pod of the ReplicaSet to run", func() (bool, error) {
 		pods, err := u.Pods(ctx)
 		for i := range pods {
 			if p := &pods[i]; p.Labels["app"] == "worker" && p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
-				return p.Name
+				name = p.Name
 			}
 		}
-		if sleep(ctx, pause); ctx.Err() != nil {
-			t.Fatalf("no pod of the ReplicaSet runs (%v)", err)
-		}
-	}
+		return name != "", err
+	})
+	return name
 }
 
 // In mode mps the compute that pods reserve decides: only one of two has enough.

@@ -18,6 +18,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
@@ -152,14 +153,23 @@ func (w *world) awaitActions(ctx context.Context, t *testing.T, line string) {
 	const says = "Finished loading scheduler config. Final state: actions=["
 	quoted := strings.Split(line, `"`)[1]
 	want := says + strings.ReplaceAll(quoted, ",", "") + "]"
-	for {
+	askUntil(ctx, t, fmt.Sprintf("the scheduler to say %q", want), func() (bool, error) {
 		log, err := w.cluster.Log(sandbox.Scheduler)
-		if at := strings.LastIndex(log, says); at >= 0 && strings.HasPrefix(log[at:], want) {
-			return
-		}
-		if sleep(ctx, pause); ctx.Err() != nil {
-			t.Fatalf("the scheduler does not say %q (%v)", want, err)
-		}
+		at := strings.LastIndex(log, says)
+		return at >= 0 && strings.HasPrefix(log[at:], want), err
+	})
+}
+
+// askUntil asks again and again until the answer is yes.
+func askUntil(ctx context.Context, t *testing.T, what string, ask func() (bool, error)) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pause, true, func(context.Context) (yes bool, _ error) {
+		yes, last = ask()
+		return yes, nil
+	})
+	if err != nil {
+		t.Fatalf("still waiting for %s: %v (%v)", what, err, last)
 	}
 }
 
@@ -287,22 +297,13 @@ func sentence(u *user.User, preemptor string, priority, own int32) string {
 // requireTold waits for the event of a victim. The pod may be gone by then.
 func (e *evictions) requireTold(ctx context.Context, t *testing.T, u *user.User, victim, want string) {
 	t.Helper()
-	var said []string
-	for {
-		events, err := e.cluster.Client().CoreV1().Events(u.Namespace()).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + victim})
+	askUntil(ctx, t, fmt.Sprintf("event Preempted of pod %s: %q", victim, want), func() (bool, error) {
+		said, err := u.Events(ctx, victim)
 		if err == nil {
-			said = nil
-			for i := range events.Items {
-				said = append(said, events.Items[i].Reason+": "+events.Items[i].Message)
-			}
+			err = fmt.Errorf("its events are %q", said)
 		}
-		if slices.Contains(said, "Preempted: "+want) {
-			return
-		}
-		if sleep(ctx, pause); ctx.Err() != nil {
-			t.Fatalf("pod %s has the events %q, want Preempted: %q (%v)", victim, said, want, err)
-		}
-	}
+		return slices.Contains(said, "Preempted: "+want), err
+	})
 }
 
 // requireWaiting waits until the scheduler has said why a pod waits, and returns that.

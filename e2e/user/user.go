@@ -261,6 +261,12 @@ func (u *User) Said(ctx context.Context, name string) ([]string, error) {
 			texts = append(texts, string(c.Type)+" "+c.Reason+": "+c.Message)
 		}
 	}
+	events, err := u.Events(ctx, name)
+	return append(texts, events...), err
+}
+
+// Events returns the events about a pod, which may be gone.
+func (u *User) Events(ctx context.Context, name string) (texts []string, err error) {
 	events, err := u.client.CoreV1().Events(u.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.name", name).String(),
 	})
