@@ -75,6 +75,7 @@ PROBE := $(patsubst %,test/probe_%.c,main device memory process nvml overhead gr
 # Tests that run programs under the library. SUITES run under every build of it, the others have
 # targets of their own.
 SUITES := preload exact pools sized newer entry ways_out failures weak_entry weak_memory weak_process cases races
+$(B)/test/test/cost_test: test/probe_cost.h
 $(patsubst %,$(B)/test/test/%_test,$(SUITES) stress cost): $(B)/test/test/%: test/%.c test/machine.h test/testing.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -o $@ $<
