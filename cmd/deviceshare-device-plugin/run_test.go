@@ -245,7 +245,7 @@ func (p *program) awaitOffer() {
 func TestNoPodIsSentWhileTheKubeletDoesNotKnowTheDevices(t *testing.T) {
 	p := launch(t)
 	p.awaitOffer()
-	again := p.kubelet.HoldRegistrations()
+	again := p.kubelet.HoldRegistrations("")
 	p.kubelet.Drop()
 	p.await("the devices to be withheld", func() bool { return p.offered() == 0 })
 	if d := p.inventory().Devices[0]; !strings.Contains(d.Reason, "the kubelet does not know the devices") {

@@ -4,9 +4,6 @@ package kubelet
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -40,7 +37,7 @@ func (s *Server) resetTarget() {
 	if s.cfg.Keeper != "" {
 		s.stay = firstStay(time.Now())
 	}
-	s.where, s.arrived = s.targetFor(s.stay.with), nil
+	s.where, s.arrived, s.overtaken = s.targetFor(s.stay.with), nil, false
 }
 
 func (s *Server) targetFor(with registrar) *registrationTarget {
@@ -104,18 +101,40 @@ func (s *Server) recordKeeperCheck(answers bool) {
 	before, now := s.stay.with, s.now.Load()
 	reads := before == theKubelet || now != nil && now.streams.Load() > 0
 	s.stay = s.stay.afterLook(answers && reads, time.Now(), s.cfg.Move)
-	if s.stay.with == before {
-		return
+	switch {
+	case s.stay.with != before:
+		klog.InfoS("the registration moves", "from", before, "to", s.stay.with, "resource", s.cfg.Offer.ResourceName())
+		s.overtaken = s.stay.with == theKubelet && s.supersedeKeeper()
+		s.moveTarget()
+	case s.overtaken && !s.isKeeperRegistering():
+		klog.InfoS("the keeper may have registered after we did; registering again", "resource", s.cfg.Offer.ResourceName())
+		s.overtaken = false
+		s.moveTarget()
 	}
-	klog.InfoS("the registration moves", "from", before, "to", s.stay.with, "resource", s.cfg.Offer.ResourceName())
-	if s.stay.with == theKubelet {
-		if err := supersededMark(s.cfg.Keeper).writeFile(); err != nil {
-			klog.ErrorS(err, "a keeper that comes back may offer the kubelet an old list")
-		}
-	}
+}
+
+// moveTarget ends the session, and has the next one at the place where we are to be. The caller
+// holds the lock.
+func (s *Server) moveTarget() {
 	old := s.where
 	s.where = s.targetFor(s.stay.with)
 	close(old.moved)
+}
+
+// supersedeKeeper leaves the mark for the keeper, and reports whether it may register all the same.
+func (s *Server) supersedeKeeper() bool {
+	if err := handover(s.cfg.Keeper).writeMark(); err != nil {
+		klog.ErrorS(err, "a keeper that comes back may offer the kubelet an old list")
+	}
+	return s.isKeeperRegistering()
+}
+
+func (s *Server) isKeeperRegistering() bool {
+	is, err := handover(s.cfg.Keeper).isRegistering()
+	if err != nil {
+		klog.ErrorS(err, "if the keeper registers after us, the kubelet forgets us when it ends")
+	}
+	return is
 }
 
 // noteArrival is called before each session. Only now the keeper's time begins, if it is with it. A
@@ -177,34 +196,4 @@ func sleepContext(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
-}
-
-// supersededMark is the directory of a Proxy in which a device plugin leaves a mark before it
-// registers with the kubelet itself. A registration that a Proxy holds since before is then no
-// longer in force, and the Proxy may not know: it may have been frozen meanwhile. The mark stays
-// when the plugin ends, and goes when the Proxy has a list of a plugin again.
-type supersededMark string
-
-func (d supersededMark) filePath() string { return filepath.Join(string(d), "superseded") }
-
-func (d supersededMark) writeFile() error {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return fmt.Errorf("make the keeper's directory: %w", err)
-	}
-	if err := os.WriteFile(d.filePath(), nil, 0o600); err != nil {
-		return fmt.Errorf("tell the keeper that it is superseded: %w", err)
-	}
-	return nil
-}
-
-func (d supersededMark) isLeft() bool {
-	_, err := os.Lstat(d.filePath())
-	return err == nil
-}
-
-func (d supersededMark) removeFile() error {
-	if err := os.Remove(d.filePath()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("take note that the keeper is no longer superseded: %w", err)
-	}
-	return nil
 }

@@ -71,6 +71,10 @@ type Proxy struct {
 	current  *pluginSession // that of state, nil while the plugin is away
 	next     *pluginSession // registered and has not listed its slots yet
 	readers  []chan struct{}
+
+	// registering is the lock of a registration that is under way, nil if none is. It belongs to
+	// serveKubelet.
+	registering *os.File
 }
 
 // NewProxy returns a proxy that has not started.
@@ -79,6 +83,7 @@ func NewProxy(cfg ProxyConfig) *Proxy {
 	p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	p.server = NewServer(ServerConfig{
 		Directory: cfg.Kubelet, Socket: "deviceshare-proxy.sock", Offer: proxyOffer{p}, Handler: proxyHandler{p}, Taken: p.updateHealth,
+		Registering: p.registerUnlessSuperseded,
 	})
 	return p
 }
@@ -135,6 +140,7 @@ func listenForPlugins(directory string) (net.Listener, error) {
 
 // serveKubelet is registered with the kubelet whenever there is a list to offer.
 func (p *Proxy) serveKubelet(ctx context.Context) error {
+	defer p.endRegistering()
 	for p.awaitSlots(ctx) {
 		if err := p.server.Run(p.beginRegistration(ctx)); err != nil {
 			return err

@@ -4,8 +4,12 @@ package kubelet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 )
 
@@ -22,11 +26,11 @@ const (
 	renewing
 )
 
-func (p *Proxy) pluginMark() supersededMark { return supersededMark(p.cfg.Directory) }
+func (p *Proxy) handover() handover { return handover(p.cfg.Directory) }
 
 // checkMark takes in the mark of the plugin. The caller holds the lock.
 func (p *Proxy) checkMark() {
-	if p.standing != superseded && p.pluginMark().isLeft() {
+	if p.standing != superseded && p.handover().isMarked() {
 		klog.InfoS("the device plugin has registered with the kubelet itself; its slots are not offered here", "resource", p.state.resource)
 		p.standing = superseded
 		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -39,8 +43,8 @@ func (p *Proxy) renewRegistration() {
 	if p.checkMark(); p.standing != superseded {
 		return
 	}
-	if err := p.pluginMark().removeFile(); err != nil {
-		klog.ErrorS(err, "registering anew with the kubelet; it will be done again with every start of the device plugin")
+	if err := p.handover().removeMark(); err != nil {
+		klog.ErrorS(err, "the keeper does not register; the device plugin will do so itself")
 	}
 	p.standing = renewing
 	p.allocations.Clear() // the plugin has given slots to others meanwhile
@@ -61,4 +65,39 @@ func (p *Proxy) beginRegistration(ctx context.Context) context.Context {
 		p.standing = inForce
 	}
 	return ctx
+}
+
+// errSuperseded is why a Proxy does not register.
+var errSuperseded = errors.New("the device plugin has registered with the kubelet itself")
+
+// registerUnlessSuperseded registers with the kubelet, unless the plugin has left its mark. A
+// registration without an answer may still be taken: the lock is kept until there is one.
+func (p *Proxy) registerUnlessSuperseded(register func() error) error {
+	if p.registering == nil {
+		lock, err := p.handover().lock()
+		if err != nil {
+			return fmt.Errorf("not registering, as the device plugin may do so: %w", err)
+		}
+		p.registering = lock
+	}
+	p.mu.Lock()
+	p.checkMark()
+	standing := p.standing
+	p.mu.Unlock()
+	err := errSuperseded
+	if standing != superseded {
+		err = register()
+	}
+	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {
+		return err
+	}
+	p.endRegistering()
+	return err
+}
+
+func (p *Proxy) endRegistering() {
+	if p.registering != nil {
+		_ = p.registering.Close()
+		p.registering = nil
+	}
 }

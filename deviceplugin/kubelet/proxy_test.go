@@ -178,7 +178,7 @@ func TestThePluginIsToldWhetherTheKubeletTakesTheListOfTheProxy(t *testing.T) {
 	p.awaitTaken(t, true)
 	for i, upset := range []func(){w.kubelet.Drop, func() { w.kubelet.Restart(t) }} {
 		w.kubelet.Await(t, "the slots", func(healthy, _, n int) bool { return healthy == 2 && n == i+1 })
-		again := w.kubelet.HoldRegistrations()
+		again := w.kubelet.HoldRegistrations("")
 		upset()
 		p.awaitTaken(t, false)
 		again()

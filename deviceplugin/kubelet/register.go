@@ -24,6 +24,19 @@ func (s *Server) retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: minRetryDelay, Factor: 2, Cap: s.tick, Steps: math.MaxInt}
 }
 
+// register registers at a socket. Where none was seen there is no attempt: it could succeed at one
+// that was made meanwhile, and its coming would be taken for the start of another kubelet.
+func (s *Server) register(ctx context.Context, where *registrationTarget, resource string, at socketFile) error {
+	if at == (socketFile{}) {
+		return fmt.Errorf("register %s: the %s does not listen at %s", resource, where.with, where.registrarSocket())
+	}
+	register := func() error { return s.registerAt(ctx, where, resource) }
+	if s.cfg.Registering != nil {
+		return s.cfg.Registering(register)
+	}
+	return register()
+}
+
 // registerAt tells a kubelet, or a Proxy, about us. It gives up when we are to move.
 func (s *Server) registerAt(ctx context.Context, where *registrationTarget, resource string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -77,6 +77,8 @@ type ServerConfig struct {
 	// Taken is told that Server.Taken may answer differently. It must not block, and
 	// may be nil.
 	Taken func()
+	// Registering is called with each registration and makes it, or says why not. It may be nil.
+	Registering func(register func() error) error
 }
 
 // Server serves one resource until told to stop.
@@ -95,6 +97,8 @@ type Server struct {
 	stay    stay
 	where   *registrationTarget // that of stay
 	arrived *registrationTarget // that of the latest session
+	// overtaken is whether a Proxy may have registered after we moved away from it.
+	overtaken bool
 }
 
 // NewServer returns a server that has not started.
@@ -175,7 +179,7 @@ func (s *Server) runSession(ctx context.Context, where *registrationTarget) erro
 	defer stop()
 	resource := s.cfg.Offer.ResourceName()
 	before := socketAt(where.registrarSocket())
-	if err := s.registerAt(ctx, where, resource); err != nil {
+	if err := s.register(ctx, where, resource, before); err != nil {
 		klog.ErrorS(err, "not registered; waiting", "for", where.with, "resource", resource)
 		s.awaitKubelet(ctx, where, watcher, s.pause.Step())
 		return nil

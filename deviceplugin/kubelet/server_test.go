@@ -234,7 +234,7 @@ func TestItIsToldWhetherTheKubeletKnowsTheDevices(t *testing.T) {
 	p.awaitTaken(t, true)
 	k.Await(t, "the slots", func(healthy, _, _ int) bool { return healthy == 2 })
 	for name, upset := range map[string]func(){"it forgets": k.Drop, "it restarts": func() { k.Restart(t) }} {
-		again := k.HoldRegistrations()
+		again := k.HoldRegistrations("")
 		upset()
 		p.awaitTaken(t, false)
 		again()

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +49,8 @@ type Kubelet struct {
 	server   *grpc.Server
 	count    int           // registrations
 	open     chan struct{} // closed while registrations are taken
+	waiting  atomic.Int32  // registrations that are held
+	holds    string        // the endpoint whose registrations open is about, "" for all
 	seen     []Seen
 	watch    func(before, now Seen)
 }
@@ -190,25 +193,35 @@ func (k *Kubelet) disconnect() {
 	}
 }
 
-// HoldRegistrations lets registrations wait until they are taken again: what holds only while the
-// kubelet does not know the plugin can be looked at meanwhile.
-func (k *Kubelet) HoldRegistrations() (takeAgain func()) {
+// HoldRegistrations lets registrations wait until they are taken again, those of one endpoint or,
+// for "", all: what holds only while the kubelet does not know the plugin can be looked at
+// meanwhile.
+func (k *Kubelet) HoldRegistrations(endpoint string) (takeAgain func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	held := make(chan struct{})
-	k.open = held
+	k.open, k.holds = held, endpoint
 	return func() { close(held) }
 }
+
+// HeldRegistrations is how many registrations wait until they are taken.
+func (k *Kubelet) HeldRegistrations() int { return int(k.waiting.Load()) }
 
 // Register implements the registration service.
 func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
 	k.mu.Lock()
-	open := k.open
+	open, holds := k.open, k.holds
 	k.mu.Unlock()
-	select {
-	case <-open:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if holds == "" || holds == r.GetEndpoint() {
+		k.waiting.Add(1)
+		select {
+		case <-open:
+		case <-ctx.Done():
+		}
+		k.waiting.Add(-1)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 	}
 	if r.GetVersion() != pluginapi.Version {
 		return nil, fmt.Errorf("version %q is not supported", r.GetVersion())
@@ -288,6 +301,14 @@ func (k *Kubelet) Reads(endpoint string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Contains(slices.Collect(maps.Values(k.streams)), endpoint)
+}
+
+// Calls is the endpoint that is called about containers: that of the latest registration, "" if it
+// is forgotten.
+func (k *Kubelet) Calls() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.streams[k.conn]
 }
 
 // Health is the slots that the kubelet knows, with their health.
