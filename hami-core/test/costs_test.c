@@ -18,7 +18,7 @@ static uint64_t some_key(void)
 static void learn(uint64_t key, uint64_t ns, int times)
 {
 	while (times--)
-		cost_learn(key, 0, ns, 0);
+		cost_learn(key, 0, 0, ns, 0);
 }
 
 TEST("a cost is known from the third sample on")
@@ -47,7 +47,7 @@ TEST("a program with 1000 kernels or shapes keeps nearly all of them")
 		keys[i] = some_key();
 	for (int round = 0; round < 3; round++)
 		for (int i = 0; i < 1000; i++)
-			cost_learn(keys[i], 0, 1000 + (uint64_t)i, 0);
+			cost_learn(keys[i], 0, 0, 1000 + (uint64_t)i, 0);
 	for (int i = 0; i < 1000; i++)
 		known += cost_of(keys[i], 0) == 1000 + (uint64_t)i;
 	printf("    %d of 1000\n", known);
@@ -64,7 +64,7 @@ TEST("kernels that run again and again outlast shapes that never come back")
 		for (int i = 0; i < 100; i++)
 			learn(keys[i], 1000, 3);
 		for (int i = 0; i < 1000; i++)
-			cost_learn(some_key(), 0, 5000, 0);
+			cost_learn(some_key(), 0, 0, 5000, 0);
 	}
 	for (int i = 0; i < 100; i++)
 		known += cost_of(keys[i], 0) == 1000;
@@ -81,7 +81,7 @@ TEST("what is used no more makes room")
 		keys[i] = some_key();
 	for (int round = 0; round < 40; round++)
 		for (int i = 0; i < 400; i++)
-			cost_learn(keys[i], 0, 2000, 0);
+			cost_learn(keys[i], 0, 0, 2000, 0);
 	for (int i = 0; i < 400; i++)
 		known += cost_of(keys[i], 0) == 2000;
 	printf("    %d of 400\n", known);
@@ -92,7 +92,7 @@ TEST("what is used no more makes room")
 static void learn_loop(const uint64_t *keys, const uint64_t *ns, int places, int times)
 {
 	for (int i = 0; i < places * times; i++)
-		cost_learn(keys[i % places], keys[(i + places - 1) % places], ns[i % places], 0);
+		cost_learn(keys[i % places], 0, keys[(i + places - 1) % places], ns[i % places], 0);
 }
 
 TEST("one kernel at several places of a loop costs what it takes at each of them")
@@ -112,7 +112,7 @@ TEST("a kernel that takes about the same everywhere has one cost, however many p
 	const uint64_t key = some_key();
 	cost_reset();
 	for (int i = 0; i < 20000; i++)
-		cost_learn(key, some_key(), 100000 + seed % 8000, 0);
+		cost_learn(key, 0, some_key(), 100000 + seed % 8000, 0);
 	CHECK(cost_of(key, 5) > 99000 && cost_of(key, 5) < 109000);
 	int taken = 0;
 	for (int set = 0; set < COST_SETS; set++)
@@ -126,8 +126,31 @@ TEST("places that never come back do not drive out the kernel, and it keeps a co
 	const uint64_t key = some_key();
 	cost_reset();
 	for (int i = 0; i < 200000; i++)
-		cost_learn(key, some_key(), i % 4 ? 20000 : 100000, 0);
+		cost_learn(key, 0, some_key(), i % 4 ? 20000 : 100000, 0);
 	CHECK(cost_of(key, 5) >= 30000 && cost_of(key, 5) <= 100000);
+}
+
+TEST("what launches of nearly a size took is known for one that is new, unless they differ much")
+{
+	enum { KIN = 999, OTHERS = 777 };
+	cost_reset();
+	for (int i = 0; i < 10; i++) {
+		cost_learn(some_key(), KIN, 0, 5000, 0);
+		cost_learn(some_key(), OTHERS, 0, i % 2 ? 5000 : 50000, 0);
+	}
+	CHECK_EQ(cost_of_kin(KIN), 5000);
+	CHECK_EQ(cost_of_kin(OTHERS), 0);
+	CHECK_EQ(cost_of_kin(0), 0);
+}
+
+TEST("a launch that is known itself teaches its kin nothing more")
+{
+	enum { KIN = 999, KEY = 5 };
+	cost_reset();
+	for (int i = 0; i < 100; i++)
+		cost_learn(KEY, KIN, 0, i < 3 ? 1000 : 50000, 0);
+	CHECK_EQ(cost_of_kin(KIN), 1000);
+	CHECK(cost_of(KEY, 0) > 1000);
 }
 
 TEST_MAIN

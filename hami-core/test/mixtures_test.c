@@ -47,6 +47,19 @@ TEST("kernels that seldom take long get 30 % and no more")
 	expect_alone("20*9,500 6 graph=10", 1, 0, 28, 32);
 }
 
+/* Launches of near sizes are taken to cost the same, until they are known themselves. */
+TEST("kernels whose sizes never repeat get 30 % and no more, however much each takes")
+{
+	expect_alone("20 6 sizes=1000000", 1, 0, 28, 32);
+	expect_alone("20 6 sizes=4096 grows=1", 1, 0, 28, 32);
+	expect_alone("300 6 sizes=100000 grows=1 streams=4", 1, 0, 28, 32);
+	expect_alone("20*9,5000 6 sizes=1000000", 1, 0, 28, 32);
+	expect_alone("20*9,5000 6 sizes=1000000 own=1", 1, 0, 28, 32);
+	expect_alone("20*9,500 6 sizes=1000000 sync=5 wait=poll", 1, 0, 28, 32);
+	expect_alone("20 6 sizes=1000000 later=2000:500", 1, 0, 28, 32);
+	expect_alone("20*99,20000 6 sizes=1000000", 3, 0, 27, 33);
+}
+
 TEST("launches that wait for their work get 30 %")
 {
 	expect_alone("200 6", 1, 1, 28, 32);
@@ -79,7 +92,10 @@ static unsigned draw(unsigned below)
 	((const char *const[]){__VA_ARGS__}[draw(sizeof((const char *const[]){__VA_ARGS__}) /      \
 						 sizeof(char *))])
 
-/* What a process does. Programs that leave the device idle on their own are not among them. */
+/*
+ * What a process does. Programs that leave the device idle on their own are not among them, nor
+ * such of which nothing is ever known: sizes that never repeat in lives too short for near ones.
+ */
 static void draw_work(char *out, size_t size, int seconds)
 {
 	const char *costs = ONE_OF("20", "200", "1400", "8000", "20*9,5000", "20*9,500", "100*3,1000",
@@ -87,7 +103,9 @@ static void draw_work(char *out, size_t size, int seconds)
 	const char *shape = ONE_OF("", "", "streams=2", "streams=4", "own=1", "graph=8");
 	const char *wait = ONE_OF("", "", "", "sync=400", "sync=400 wait=poll");
 	const char *end = ONE_OF("", "", "", "", "life=200", "life=200 end=now", "context=300");
-	snprintf(out, size, "%u %s %d %s %s %s", draw(1000000), costs, seconds, shape, wait, end);
+	const char *sizes = *end ? "" : ONE_OF("", "", "sizes=100000", "sizes=5000 grows=1");
+	snprintf(out, size, "%u %s %d %s %s %s %s", draw(1000000), costs, seconds, shape, wait, end,
+		 sizes);
 }
 
 /*

@@ -9,6 +9,8 @@
  *
  *	later=<ms>:<us>...         from then on one of these instead
  *	own=1                      each time is a kernel of its own; else one that is told its time
+ *	sizes=<n>                  each launch has 1 to n blocks, at random
+ *	grows=1                    and takes the longer the more it has: its time is their mean
  *	streams=<n>                launches go to so many streams in turn
  *	graph=<n>                  a launch is one of four graphs of n kernels
  *	sync=<n>                   waits after every n launches
@@ -66,7 +68,8 @@ struct costs {
 
 static struct {
 	struct costs costs, later;
-	unsigned long later_ms, own, streams, graph, sync, poll, rest, context, life, now, from, till;
+	unsigned long later_ms, own, streams, graph, sync, poll, rest, context, life, now, from, till,
+		sizes, grows;
 } want = {.streams = 1};
 
 static CUcontext context;
@@ -108,8 +111,11 @@ static void launch_kernel(CUstream where)
 	const struct costs *c = late ? &want.later : &want.costs;
 	int i = choose_cost(c);
 	unsigned us = c->us[i];
+	unsigned blocks = want.sizes ? 1 + draw((unsigned)want.sizes) : 264;
+	if (want.grows)
+		us = 1 + (unsigned)(2ULL * us * blocks / want.sizes);
 	CUfunction f = want.own && !late ? own[i] : told;
-	NEED(cuLaunchKernel(f, 264, 1, 1, 256, 1, 1, 0, where, (void *[]){&us}, NULL) ==
+	NEED(cuLaunchKernel(f, blocks, 1, 1, 256, 1, 1, 0, where, (void *[]){&us}, NULL) ==
 	     CUDA_SUCCESS);
 }
 
@@ -196,7 +202,8 @@ static void read_word(const char *word)
 		unsigned long *value;
 	} numbers[] = {{"own", &want.own},   {"streams", &want.streams}, {"graph", &want.graph},
 		       {"sync", &want.sync}, {"rest", &want.rest},	 {"context", &want.context},
-		       {"life", &want.life}, {"from", &want.from},	 {"till", &want.till}};
+		       {"life", &want.life}, {"from", &want.from},	 {"till", &want.till},
+		       {"sizes", &want.sizes}, {"grows", &want.grows}};
 	const char *value = strchr(word, '=');
 	NEED(value++);
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

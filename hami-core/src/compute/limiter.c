@@ -149,6 +149,13 @@ static uint64_t choose_size(struct batch *b)
 	return b->rest ? b->rest : pace_batch_size(&b->seed);
 }
 
+/* What a launch is taken to cost. 0: nothing is known of it. */
+static uint64_t known_cost(const struct launch *l)
+{
+	uint64_t cost = cost_of(l->key, l->before);
+	return cost ? cost : cost_of_kin(l->kin);
+}
+
 /* Begins a batch. 0 when this launch is none of ours to limit. */
 static int open_batch(struct batch *b, const struct launch *l, CUcontext context)
 {
@@ -172,7 +179,7 @@ static int open_batch(struct batch *b, const struct launch *l, CUcontext context
 		b->young = YOUNG;
 		prim_at_thread_end(thread_ends, b);
 	}
-	uint64_t cost = cost_of(l->key, l->before), size = choose_size(b),
+	uint64_t cost = known_cost(l), size = choose_size(b),
 		 /* the process may end before the next checkpoint */
 		 claim = cost > b->last ? cost : b->last;
 	int free = !wait_for_turn(p, claim);
@@ -220,7 +227,7 @@ static int is_unlimited_here(const struct batch *b, CUstream stream)
 /* Counts a launch into the thread's batch; 1 when the batch ends with it. */
 static int count_launch(struct batch *b, struct launch *l)
 {
-	l->cost = cost_of(l->key, l->before);
+	l->cost = known_cost(l);
 	b->sum += l->cost ? l->cost : guess_of(b->device);
 	b->launches++;
 	return !l->cost || l->graph || self.blocking || b->sum >= b->size ||
@@ -261,7 +268,7 @@ void limiter_before(struct launch *l)
 	if (b->open && !stays_in_context(b, l->stream))
 		batch_abandon(b);
 	/* one of which nothing is known is measured by itself */
-	if (b->open && (!cost_of(l->key, l->before) || !batch_add_stream(&b->span, l->stream)))
+	if (b->open && (!known_cost(l) || !batch_add_stream(&b->span, l->stream)))
 		batch_close(b, prim_now());
 	if (b->open ? !count_launch(b, l) : is_unlimited_here(b, l->stream))
 		return;
@@ -295,6 +302,7 @@ static void close_batch(struct batch *b, const struct launch *l, CUresult result
 	s->late_ns = idle ? prim_now() - l->mid_ns : 0;
 	s->mid = l->mid;
 	s->key = result == CUDA_SUCCESS ? l->key : 0;
+	s->kin = l->kin;
 	s->before = l->before;
 	s->single = !l->graph;
 	s->predicted = l->cost ? b->sum : PACE_UNKNOWN;

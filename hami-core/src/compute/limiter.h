@@ -22,6 +22,7 @@
 struct launch {
 	CUstream stream;
 	uint64_t key; /* what is launched, for its cost; not 0 */
+	uint64_t kin; /* the same in nearly its size; 0: there is no such thing */
 	uint64_t before; /* the key of what the thread launched before; limiter_before sets it */
 	int graph;    /* a whole graph: always measured by itself */
 	CUevent mid;

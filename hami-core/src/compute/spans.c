@@ -392,7 +392,7 @@ static int64_t settle_span(struct compute_context *p, uint32_t generation, struc
 		preempt_compare_clocks(&p->preempt, s->opened_ns, m.start);
 	pthread_mutex_unlock(&p->mutex);
 	if (took)
-		cost_learn(s->key, s->before, took, s->late_ns);
+		cost_learn(s->key, s->kin, s->before, took, s->late_ns);
 	pthread_mutex_lock(&p->mutex);
 	uint64_t number = p->generation == generation ? find_number(p, s->end[0]) : 0;
 	if (!number) { /* the context is gone */

@@ -39,6 +39,7 @@ struct span {
 	/* the host's time for the launch after mid, if the device was idle then */
 	uint64_t late_ns;
 	uint64_t key;       /* what was launched between mid and end; 0: take no sample */
+	uint64_t kin;       /* see cost_of_kin */
 	uint64_t before;    /* and what before that: see cost_key_after */
 	/* of the whole batch; PACE_UNKNOWN when something in it has no cost yet */
 	uint64_t predicted;

@@ -20,6 +20,19 @@ static inline uint64_t launch_key(CUfunction function, unsigned gx, unsigned gy,
 	       1;
 }
 
+/*
+ * The key of all sizes between two quarters of a power of two: a program whose sizes never repeat
+ * launches them all as often as another one launches one.
+ */
+static inline uint64_t launch_kin(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
+				  unsigned bx, unsigned by, unsigned bz)
+{
+	uint64_t blocks = (uint64_t)gx * gy * gz;
+	unsigned top = 63 - (unsigned)__builtin_clzll(blocks ? blocks : 1);
+	unsigned quarter = (unsigned)(top < 2 ? blocks << (2 - top) : blocks >> (top - 2)) & 3;
+	return launch_key(function, top << 2 | quarter, 0, ~0u, bx, by, bz);
+}
+
 /* The API before CUDA 4: the block's shape was set beforehand. */
 static inline uint64_t launch_key_of_grid(CUfunction f, int width, int height)
 {

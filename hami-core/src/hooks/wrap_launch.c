@@ -11,12 +11,20 @@
 #include "driver/resolve.h"
 #include "settings/settings.h"
 
+static struct launch launch_of(CUstream stream, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+			       unsigned bx, unsigned by, unsigned bz)
+{
+	return (struct launch){.stream = stream,
+			       .key = launch_key(f, gx, gy, gz, bx, by, bz),
+			       .kin = launch_kin(f, gx, gy, gz, bx, by, bz)};
+}
+
 CUresult hook_launch_kernel(original_launch_kernel original, CUfunction f, unsigned int gx,
 			    unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
 			    unsigned int bz, unsigned int shared, CUstream stream, void **params,
 			    void **extra)
 {
-	struct launch l = {.stream = stream, .key = launch_key(f, gx, gy, gz, bx, by, bz)};
+	struct launch l = launch_of(stream, f, gx, gy, gz, bx, by, bz);
 	limiter_before(&l);
 	return limiter_after(&l,
 			     original(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra));
@@ -27,8 +35,7 @@ CUresult hook_launch_kernel_ptsz(original_launch_kernel_ptsz original, CUfunctio
 				 unsigned int by, unsigned int bz, unsigned int shared,
 				 CUstream stream, void **params, void **extra)
 {
-	struct launch l = {.stream = launch_thread_stream(stream),
-			   .key = launch_key(f, gx, gy, gz, bx, by, bz)};
+	struct launch l = launch_of(launch_thread_stream(stream), f, gx, gy, gz, bx, by, bz);
 	limiter_before(&l);
 	return limiter_after(&l,
 			     original(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra));
@@ -38,7 +45,7 @@ CUresult hook_launch_together(original_launch_together original, CUfunction f, u
 			      unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
 			      unsigned int bz, unsigned int shared, CUstream stream, void **params)
 {
-	struct launch l = {.stream = stream, .key = launch_key(f, gx, gy, gz, bx, by, bz)};
+	struct launch l = launch_of(stream, f, gx, gy, gz, bx, by, bz);
 	limiter_before(&l);
 	return limiter_after(&l, original(f, gx, gy, gz, bx, by, bz, shared, stream, params));
 }
@@ -48,18 +55,17 @@ CUresult hook_launch_together_ptsz(original_launch_together_ptsz original, CUfun
 				   unsigned int bx, unsigned int by, unsigned int bz,
 				   unsigned int shared, CUstream stream, void **params)
 {
-	struct launch l = {.stream = launch_thread_stream(stream),
-			   .key = launch_key(f, gx, gy, gz, bx, by, bz)};
+	struct launch l = launch_of(launch_thread_stream(stream), f, gx, gy, gz, bx, by, bz);
 	limiter_before(&l);
 	return limiter_after(&l, original(f, gx, gy, gz, bx, by, bz, shared, stream, params));
 }
 
 #define MOST_DEVICES 64
 
-static uint64_t key_of_params(const CUDA_LAUNCH_PARAMS *p)
+static struct launch launch_of_params(const CUDA_LAUNCH_PARAMS *p)
 {
-	return launch_key(p->function, p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX,
-		      p->blockDimY, p->blockDimZ);
+	return launch_of(p->hStream, p->function, p->gridDimX, p->gridDimY, p->gridDimZ,
+			 p->blockDimX, p->blockDimY, p->blockDimZ);
 }
 
 /*
@@ -76,8 +82,7 @@ CUresult hook_launch_devices(original_launch_devices original, CUDA_LAUNCH_PARAM
 	unsigned first = __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED), last = 0;
 	for (unsigned i = 0; i < count; i++) {
 		last = (first + i) % count;
-		l[last] = (struct launch){.stream = list[last].hStream,
-					  .key = key_of_params(&list[last])};
+		l[last] = launch_of_params(&list[last]);
 		limiter_before(&l[last]);
 		if (i + 1 < count)
 			limiter_pay_by_estimate(&l[last]);
@@ -85,10 +90,18 @@ CUresult hook_launch_devices(original_launch_devices original, CUDA_LAUNCH_PARAM
 	return limiter_after(&l[last], original(list, count, flags));
 }
 
+static struct launch launch_of_config(CUstream stream, const CUlaunchConfig *c, CUfunction f)
+{
+	if (!c)
+		return (struct launch){.key = launch_key_of_config(c, f)};
+	return launch_of(stream, f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX,
+			 c->blockDimY, c->blockDimZ);
+}
+
 CUresult hook_launch_ex(original_launch_ex original, const CUlaunchConfig *c, CUfunction f,
 			void **params, void **extra)
 {
-	struct launch l = {.stream = c ? c->hStream : NULL, .key = launch_key_of_config(c, f)};
+	struct launch l = launch_of_config(c ? c->hStream : NULL, c, f);
 	limiter_before(&l);
 	return limiter_after(&l, original(c, f, params, extra));
 }
@@ -96,24 +109,27 @@ CUresult hook_launch_ex(original_launch_ex original, const CUlaunchConfig *c, CU
 CUresult hook_launch_ex_ptsz(original_launch_ex_ptsz original, const CUlaunchConfig *c,
 			     CUfunction f, void **params, void **extra)
 {
-	struct launch l = {.stream = launch_thread_stream(c ? c->hStream : NULL),
-			   .key = launch_key_of_config(c, f)};
+	struct launch l = launch_of_config(launch_thread_stream(c ? c->hStream : NULL), c, f);
 	limiter_before(&l);
 	return limiter_after(&l, original(c, f, params, extra));
 }
 
 /* The API before CUDA 4: the block's shape was set beforehand. */
+static struct launch launch_of_grid(CUstream stream, CUfunction f, int width, int height)
+{
+	return launch_of(stream, f, (unsigned)width, (unsigned)height, 1, 0, 0, 0);
+}
+
 CUresult hook_launch_plain(original_launch_plain original, CUfunction f)
 {
-	struct launch l = {.stream = NULL, .key = launch_key_of_grid(f, 1, 1)};
+	struct launch l = launch_of_grid(NULL, f, 1, 1);
 	limiter_before(&l);
 	return limiter_after(&l, original(f));
 }
 
 CUresult hook_launch_grid(original_launch_grid original, CUfunction f, int width, int height)
 {
-	struct launch l = {.stream = NULL,
-			   .key = launch_key_of_grid(f, width, height)};
+	struct launch l = launch_of_grid(NULL, f, width, height);
 	limiter_before(&l);
 	return limiter_after(&l, original(f, width, height));
 }
@@ -121,8 +137,7 @@ CUresult hook_launch_grid(original_launch_grid original, CUfunction f, int width
 CUresult hook_launch_grid_async(original_launch_grid_async original, CUfunction f, int width,
 				int height, CUstream stream)
 {
-	struct launch l = {.stream = stream,
-			   .key = launch_key_of_grid(f, width, height)};
+	struct launch l = launch_of_grid(stream, f, width, height);
 	limiter_before(&l);
 	return limiter_after(&l, original(f, width, height, stream));
 }

@@ -70,11 +70,13 @@ static int learn_key(uint64_t key, uint64_t elapsed, uint64_t late)
 	return varies;
 }
 
-void cost_learn(uint64_t key, uint64_t before, uint64_t elapsed, uint64_t late)
+void cost_learn(uint64_t key, uint64_t kin, uint64_t before, uint64_t elapsed, uint64_t late)
 {
 	if (!key)
 		return;
 	pthread_mutex_lock(&learning);
+	if (kin && !cost_lookup(key))
+		learn_key(kin, elapsed, late);
 	if (learn_key(key, elapsed, late))
 		learn_key(cost_key_after(key, before), elapsed, late);
 	pthread_mutex_unlock(&learning);

@@ -60,10 +60,20 @@ static inline uint64_t cost_of(uint64_t key, uint64_t before)
 }
 
 /*
- * Adds what one launch behind another one took, and how much of it the host may have: see
- * pace_cost_sample.
+ * What a launch of a size that is not known costs, by those of nearly its size: `kin` is the key of
+ * all of them, 0: none. 0: not known, or they differ too much to tell.
  */
-void cost_learn(uint64_t key, uint64_t before, uint64_t elapsed, uint64_t late);
+static inline uint64_t cost_of_kin(uint64_t kin)
+{
+	uint64_t noted = kin ? cost_lookup(kin) : 0;
+	return noted & COST_VARIES ? 0 : noted;
+}
+
+/*
+ * Adds what one launch behind another one took, and how much of it the host may have: see
+ * pace_cost_sample. Its kin learn from it while it is new itself.
+ */
+void cost_learn(uint64_t key, uint64_t kin, uint64_t before, uint64_t elapsed, uint64_t late);
 
 /* In a child after fork. */
 void cost_reset(void);
