@@ -921,4 +921,22 @@ TEST("the size of a context that somebody has written is not believed")
 	clean(dir);
 }
 
+TEST("who is said to be in a checkpoint has no more than its limit, whatever the others are said "
+     "to have")
+{
+	static const uint64_t sums[] = {0, 1, 50 * MIB, -1ULL, -30 * MIB, -50 * MIB, 1ULL << 63};
+	for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+		const char *dir = fresh();
+		attach();
+		CHECK_EQ(region_reserve(0, 50 * MIB, 100 * MIB), 0);
+		region_mapping()->ext.slot[0].suspended = 1;
+		region_mapping()->ext.reserved[0] = sums[i];
+		CHECK(region_reserve(0, 51 * MIB, 100 * MIB));
+		region_mapping()->ext.slot[0].suspended = 0;
+		CHECK_EQ(region_reserve(0, 50 * MIB, 100 * MIB), 0);
+		region_after_fork();
+		clean(dir);
+	}
+}
+
 TEST_MAIN

@@ -70,8 +70,8 @@ static uint64_t verified_used(int device)
 	struct vgpu_extension *x = &membership.map->ext;
 	uint64_t used = word_get(&x->reserved[device]), mine = membership.mine[device];
 	uint64_t told = word_get(&x->slot[membership.slot].used[device]);
-	if (__builtin_expect(slots_own_is_suspended(), 0))
-		return used + mine; /* in a checkpoint: the call will wait until that is over */
+	if (__builtin_expect(slots_own_is_suspended(), 0)) /* the call waits until that is over */
+		return used > UINT64_MAX - mine ? UINT64_MAX : used + mine;
 	if (__builtin_expect(used < mine || told != mine, 0)) {
 		repair_region();
 		used = word_get(&x->reserved[device]);
