@@ -92,7 +92,7 @@ func (e *evictions) testBudget(t *testing.T) {
 	if err := u.Create(ctx, e.pod("wish", high, oneDevice()).Build()); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the pod is told: %s", requireWaiting(ctx, t, u, "wish"))
+	e.requireAdvice(ctx, t, u, "wish", "No evictions help: pods are protected by PodDisruptionBudgets: "+u.Namespace()+"/web")
 	e.awaitLog(ctx, t, "No evictions help a job", u.Namespace()+"/podgroup-", fmt.Sprintf("budgets=[%q]", u.Namespace()+"/web"), "proven=true")
 	t.Logf("kubectl deviceshare why:\n%s", e.deviceshare(ctx, t, "why", "wish", "-n", u.Namespace()))
 	areHeldBack(ctx, t, u, "wish")
@@ -122,6 +122,16 @@ func (e *evictions) protect(ctx context.Context, t *testing.T, u *user.User) {
 	if b.Status.DisruptionsAllowed != 0 {
 		t.Fatalf("the budget is %+v", b)
 	}
+}
+
+// requireAdvice waits until a pod that waits is told something.
+func (e *evictions) requireAdvice(ctx context.Context, t *testing.T, u *user.User, name, want string) {
+	t.Helper()
+	p, err := u.Wait(ctx, name, "told "+want, func(p *corev1.Pod) bool { return strings.Contains(unschedulable(p), want) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the pod is told: %s", unschedulable(p))
 }
 
 // awaitLog waits until a line of the scheduler's log has all words.

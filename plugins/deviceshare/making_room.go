@@ -138,3 +138,6 @@ func (h heldBack) IsHeldBackBySum(job *api.JobInfo) bool {
 
 // RoomFor implements waiting.Scheduler.
 func (p *Plugin) RoomFor(t *api.TaskInfo) string { return p.store.room.Text(t) }
+
+// NoRoomFor implements waiting.Scheduler.
+func (p *Plugin) NoRoomFor(job *api.JobInfo) string { return p.store.room.Advice(job.UID) }

@@ -5,6 +5,7 @@ package deviceshare
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -194,6 +195,29 @@ func TestNoPlanBreaksABudget(t *testing.T) {
 	}
 }
 
+func TestAPodIsToldWhyNoEvictionsHelp(t *testing.T) {
+	for name, c := range map[string]struct {
+		victim *corev1.Pod
+		want   string
+	}{
+		"a budget protects who could leave": {labelled(on(t, "a", "low", "n1", 0, 0)), "No evictions help: pods are protected by PodDisruptionBudgets: ns/web."},
+		"nobody may leave":                  {sparedPod(on(t, "a", "low", "n1", 0, 0)), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("low", 0), important("high", "new", 1), c.victim,
+				podOf("new", "new", asks{number: 1}), important("high", "next", 1), podOf("next", "next", asks{number: 1}))
+			l.addBudget(0)
+			l.tick()
+			for _, pod := range []string{"new", "next"} { // the second is of the kind of the first
+				got := l.status.message(pod)
+				if got == "" || !strings.Contains(got, c.want) || c.want == "" && strings.Contains(got, "evictions") {
+					t.Errorf("pod %s is told %q, want %q in it", pod, got, c.want)
+				}
+			}
+		})
+	}
+}
+
 // Pods that no job of this scheduler has make plugins panic when they are evicted. Others come back
 // to the same node, or the cluster needs them.
 func TestPodsThatAreNeverEvicted(t *testing.T) {
@@ -311,10 +335,11 @@ func TestTheRoomOfAGangIsFoundAgainAfterARestart(t *testing.T) {
 		for range at {
 			l.tick()
 		}
+		promised := l.pod("new").Status.NominatedNodeName
 		l.restart()
 		took := l.ticksUntilBound("new", 20)
-		if evicted := l.evictions(); len(evicted) != 2 || took > 6 || l.pod("new").Spec.NodeName != "n1" {
-			t.Errorf("restarted after %d s: evicted %v, bound to %q %d s later", at, evicted, l.pod("new").Spec.NodeName, took)
+		if evicted := l.evictions(); len(evicted) != 2 || took > 6 || promised == "" || l.pod("new").Spec.NodeName != promised {
+			t.Errorf("restarted after %d s: evicted %v, promised %q, bound to %q %d s later", at, evicted, promised, l.pod("new").Spec.NodeName, took)
 		}
 	}
 }

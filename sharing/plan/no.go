@@ -62,6 +62,38 @@ func (n *No) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// maxNamed is how many budgets a text names.
+const maxNamed = 4
+
+// Advice is why no evictions help, for people, in words that stay the same while nodes come and go;
+// "" if there are no pods that could leave.
+func (n *No) Advice() string {
+	var parts []string
+	if n.Nodes[Budgeted] > 0 {
+		parts = append(parts, "pods are protected by PodDisruptionBudgets: "+listNames(n.Budgets))
+	}
+	if n.Nodes[GangStays] > 0 {
+		parts = append(parts, "of gangs, only parts could leave")
+	}
+	if n.Of > 0 {
+		parts = append(parts, fmt.Sprintf("there would be room for %d of %d pods", n.Fit, n.Of))
+	}
+	if n.Nodes[NotFound] > 0 {
+		parts = append(parts, "the search for others gave up")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "No evictions help: " + strings.Join(parts, "; ")
+}
+
+func listNames(names []string) string {
+	if len(names) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	}
+	return strings.Join(names, ", ")
+}
+
 // String is the obstacle as it stands behind a number of nodes.
 func (o Obstacle) String() string {
 	if o >= Obstacles {

@@ -34,8 +34,8 @@ type preemption struct {
 	// left is for how many more jobs it looks for victims.
 	left int
 	// hopeless are kinds of pods, or queues with a priority, for which no evictions help in this
-	// session.
-	hopeless map[string]bool
+	// session, with what people are told of it.
+	hopeless map[string]string
 	victims  map[api.JobID][]holds.Victim
 	// world is that of the last pod, nil if it is out of date.
 	world *world
@@ -44,12 +44,15 @@ type preemption struct {
 // preemptByPlans plans for the jobs that starve, one after the other. It returns the victims of
 // each job that is served, and whether there are jobs that Volcano has to choose for.
 func (r *Room) preemptByPlans() (victims map[api.JobID][]holds.Victim, others bool) {
-	p := &preemption{session: r.session, room: r, hopeless: map[string]bool{}, victims: map[api.JobID][]holds.Victim{}}
+	p := &preemption{session: r.session, room: r, hopeless: map[string]string{}, victims: map[api.JobID][]holds.Victim{}}
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
+	before := r.advice
+	r.advice, p.hasPlanned = map[api.JobID]string{}, true
 	for _, job := range r.fromResumed(p.starvingJobs()) {
 		switch {
 		case p.left <= 0:
 			r.resumeAt = cmp.Or(r.resumeAt, job.UID)
+			r.advise(job, before[job.UID])
 		case !r.MayEvictFor(job.UID):
 		case !p.canPlanFor(job):
 			others = true
@@ -161,18 +164,25 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 	if inJob {
 		level, kind = string(tasks[0].UID), string(tasks[0].UID)
 	}
-	if p.hopeless[level] || p.hopeless[kind] || p.left <= 0 {
+	for _, about := range []string{level, kind} {
+		if why, known := p.hopeless[about]; known {
+			p.room.advise(job, why)
+			return false
+		}
+	}
+	if p.left <= 0 {
 		return false
 	}
 	w := p.worldFor(job, tasks, inJob)
 	if w == nil {
-		p.hopeless[level] = true
+		p.hopeless[level] = ""
 		return false
 	}
 	p.left -= 1 + len(tasks)/podsAsOne
 	if !w.excludeNodes() {
 		return false
 	}
+	why := ""
 	for range maxTrials {
 		found, no, err := findPlan(&w.cluster, w.pods)
 		if err != nil {
@@ -181,6 +191,7 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 		}
 		if no != nil {
 			klog.V(3).InfoS("No evictions help a job", "job", job.UID, "pods", len(tasks), "nodes", no.String(), "budgets", no.Budgets, "proven", no.Proven)
+			why = no.Advice()
 			break
 		}
 		places := w.placesOf(&found, tasks)
@@ -203,7 +214,8 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 		}
 		places[refused].wish.Excluded[places[refused].n] = true
 	}
-	p.hopeless[kind] = true
+	p.hopeless[kind] = why
+	p.room.advise(job, why)
 	return false
 }
 

@@ -58,6 +58,8 @@ type Room struct {
 	session *session // the open one, nil if none is
 	// resumeAt is the job that preempt had no time for in the last session, "" if it had.
 	resumeAt api.JobID
+	// advice is why no evictions help a job, for those of which something is to be told.
+	advice map[api.JobID]string
 }
 
 // New returns a Room without holds.
@@ -201,6 +203,21 @@ func (r *Room) Text(t *api.TaskInfo) string {
 		}
 	}
 	return ""
+}
+
+// advise notes why no evictions help a job, if there is anything to be told.
+func (r *Room) advise(job *api.JobInfo, why string) {
+	if why != "" {
+		r.advice[job.UID] = why
+	}
+}
+
+// Advice is what the pods of a job are told of why no evictions help them, "" if nothing is.
+func (r *Room) Advice(job api.JobID) string {
+	if r.session == nil || !r.session.hasPlanned {
+		return ""
+	}
+	return r.advice[job]
 }
 
 func waitText(h *holds.Hold, s *holds.Slot) string {

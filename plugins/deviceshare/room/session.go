@@ -32,6 +32,8 @@ type session struct {
 	// for them. planning says that other plugins are asked for what a plan says.
 	judged   map[api.JobID]bool
 	planning bool
+	// hasPlanned says that preempt has looked for plans.
+	hasPlanned bool
 }
 
 // followActions notes what actions do with tasks, before they commit it.

@@ -39,6 +39,8 @@ type Scheduler interface {
 	Answer(*api.TaskInfo, *nodes.Node, *api.NodeInfo) string
 	// RoomFor returns what a task is told for which room is being made, "" if none is.
 	RoomFor(*api.TaskInfo) string
+	// NoRoomFor returns why no evictions make room for a job, "" if there is nothing to be told.
+	NoRoomFor(*api.JobInfo) string
 }
 
 // Session is what is known when the last action of a session has ended.
@@ -93,7 +95,7 @@ type explanation struct {
 	// waiting counts the pods that wait.
 	waiting Counts
 	// joined are texts of several sentences, by their sentences.
-	joined map[[4]string]string
+	joined map[[5]string]string
 	// facts are those of the job that is being explained.
 	facts jobFacts
 }
@@ -123,7 +125,7 @@ type heldBy struct {
 func (m *Memory) Explain(s Session) {
 	e := &explanation{
 		Session: s, memory: m, sums: newSums(s.Session), texts: map[string]*api.FitErrors{}, advice: map[string]string{},
-		held: map[heldBy]string{}, waiting: Counts{}, joined: map[[4]string]string{},
+		held: map[heldBy]string{}, waiting: Counts{}, joined: map[[5]string]string{},
 	}
 	m.answers.beginSession(s.Now)
 	m.told.Begin(s.Now)
@@ -197,7 +199,7 @@ func (e *explanation) findCause(job *api.JobInfo, t *api.TaskInfo, a *Ask) (news
 		return news.Gang, e.joinSentences(text)
 	}
 	if text, devices := e.nodesSay(job, t, a); text != "" {
-		return news.Nodes, e.joinSentences(text, devices, e.gangFits(job), e.adviceFor(text+devices))
+		return news.Nodes, e.joinSentences(text, devices, e.gangFits(job), e.Scheduler.NoRoomFor(job), e.adviceFor(text+devices))
 	}
 	if text := e.queueRefuses(job, t); text != "" {
 		devices := e.summarizeDevices(t, a)
@@ -215,9 +217,9 @@ func (e *explanation) unavailableText(why error) string {
 	return fmt.Sprintf("0/%d nodes are unavailable: %d %s.", n, n, why)
 }
 
-// joinSentences joins up to four sentences, those that there are; "" if there are none.
+// joinSentences joins up to five sentences, those that there are; "" if there are none.
 func (e *explanation) joinSentences(parts ...string) string {
-	var key [4]string
+	var key [5]string
 	copy(key[:], parts)
 	if text, known := e.joined[key]; known {
 		return text
