@@ -128,7 +128,7 @@ func (q *question) answer(t *testing.T) bool {
 		t.Error("the summary refuses what fits")
 	}
 	if refusals.Refused() {
-		if n := testing.AllocsPerRun(1, func() { place.Place(views, q.pod, factory.New(), q.policy) }); n > q.mayAllocate() {
+		if n := sharingtest.Allocations(func() { place.Place(views, q.pod, factory.New(), q.policy) }); n > q.mayAllocate() {
 			t.Errorf("refusing allocates %v times", n)
 		}
 		q.checkRefusals(t, &refusals)
