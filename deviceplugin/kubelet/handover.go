@@ -47,8 +47,8 @@ func (d handover) removeMark() error {
 	return nil
 }
 
-// lock takes the lock for a Proxy. It is free again when the file is closed.
-func (d handover) lock() (*os.File, error) { return d.lockAs(syscall.LOCK_SH) }
+// lockRegistration takes the lock for a Proxy. It is free again when the file is closed.
+func (d handover) lockRegistration() (*os.File, error) { return d.lockAs(syscall.LOCK_SH) }
 
 // isRegistering reports whether some Proxy holds the lock.
 func (d handover) isRegistering() (bool, error) {

@@ -30,17 +30,15 @@ func TestAKeeperThatRegistersAfterThePluginDoesNotStandInItsWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			move := quickly
-			move.Steady = long // it is not gone back to
-			m := newMover(t, move)
+			m := newMover(t, neverBack)
 			takeAgain := m.kubelet.HoldRegistrations("deviceshare-proxy.sock")
 			m.startKeeper()
 			m.await("the keeper to be about to register", func() bool { return m.kubelet.HeldRegistrations() > 0 })
 			m.keeper.freeze()
 			m.settle(false)
-			before := m.registrations()
+			before := m.kubelet.Registrations()
 			end(m, takeAgain)
-			m.await("the plugin to register again", func() bool { return m.registrations() > before && m.kubelet.Calls() == "test.sock" })
+			m.await("the plugin to register again", func() bool { return m.kubelet.Registrations() > before && m.kubelet.Calls() == "test.sock" })
 			m.settle(false)
 			m.comes()
 			m.stands()
@@ -48,16 +46,21 @@ func TestAKeeperThatRegistersAfterThePluginDoesNotStandInItsWay(t *testing.T) {
 	}
 }
 
-// A plugin in whose way no keeper can have come registers once.
-func TestAPluginThatMovesToTheKubeletRegistersOnce(t *testing.T) {
-	move := quickly
-	move.Steady = long
-	m := newMover(t, move)
+// newForsaken is a mover whose plugin has left its keeper, which is frozen, for good.
+func newForsaken(t *testing.T) *mover {
+	t.Helper()
+	m := newMover(t, neverBack)
 	m.startKeeper()
 	m.settle(true)
 	m.keeper.freeze()
 	m.settle(false)
-	if n := m.registrations(); n != 2 {
+	return m
+}
+
+// A plugin in whose way no keeper can have come registers once.
+func TestAPluginThatMovesToTheKubeletRegistersOnce(t *testing.T) {
+	m := newForsaken(t)
+	if n := m.kubelet.Registrations(); n != 2 {
 		t.Errorf("there were %d registrations, want the keeper's and the plugin's", n)
 	}
 	m.stands()
@@ -65,13 +68,7 @@ func TestAPluginThatMovesToTheKubeletRegistersOnce(t *testing.T) {
 
 // A keeper that finds the mark does not register, though the kubelet restarts.
 func TestAKeeperThatIsSupersededDoesNotRegister(t *testing.T) {
-	move := quickly
-	move.Steady = long
-	m := newMover(t, move)
-	m.startKeeper()
-	m.settle(true)
-	m.keeper.freeze()
-	m.settle(false)
+	m := newForsaken(t)
 	m.upset.Store(true)
 	m.kubelet.Restart(t)
 	m.keeper.thaw()
@@ -83,9 +80,4 @@ func TestAKeeperThatIsSupersededDoesNotRegister(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(m.keeper.dir, "superseded")); err != nil {
 		t.Error(err)
 	}
-}
-
-func (m *mover) registrations() int {
-	seen := m.kubelet.Seen()
-	return seen[len(seen)-1].Registrations
 }

@@ -19,6 +19,9 @@ import (
 // quickly are times for tests in which the plugin moves.
 var quickly = kubelet.MoveTimes{Patience: 1500 * time.Millisecond, Steady: 500 * time.Millisecond, Leave: 200 * time.Millisecond}
 
+// neverBack are those of one that does not go back to a keeper.
+var neverBack = kubelet.MoveTimes{Patience: quickly.Patience, Steady: long, Leave: quickly.Leave}
+
 // mover is a plugin between a kubelet and a keeper that comes and goes.
 type mover struct {
 	t       *testing.T
@@ -184,27 +187,24 @@ func TestAPluginWhoseKeeperIsFrozenGoesOnWithoutIt(t *testing.T) {
 // stands expects that nobody registers any more: two that do not know of each other would go on.
 func (m *mover) stands() {
 	m.t.Helper()
-	before := m.kubelet.Seen()
+	before := m.kubelet.Registrations()
 	time.Sleep(time.Second) // only to give them time: what is expected is that nothing happens
-	after := m.kubelet.Seen()
-	if a, b := before[len(before)-1].Registrations, after[len(after)-1].Registrations; a != b {
-		m.t.Errorf("there were %d registrations and are %d", a, b)
+	if after := m.kubelet.Registrations(); before != after {
+		m.t.Errorf("there were %d registrations and are %d", before, after)
 	}
 }
 
 // A keeper that was frozen keeps its stream with the kubelet, whose list counts as well as the
 // plugin's.
 func TestAKeeperThatWasFrozenDoesNotOfferAnOldList(t *testing.T) {
-	never := quickly
 	m := newMover(t, quickly)
 	m.startKeeper()
 	m.settle(true)
 	m.keeper.freeze()
 	m.settle(false)
-	never.Steady = long
 	m.upset.Store(true)
 	m.p.end()
-	m.p.move = never // so that what the keeper does by itself can be looked at
+	m.p.move = neverBack // so that what the keeper does by itself can be looked at
 	m.p.set(func() { m.p.devices = m.p.devices[:1] })
 	m.p.run(t)
 	m.watch()
@@ -219,9 +219,7 @@ func TestAKeeperThatWasFrozenDoesNotOfferAnOldList(t *testing.T) {
 
 // A keeper that is started again and again is not gone back to.
 func TestAKeeperThatRestartsAllTheTimeIsLeftAlone(t *testing.T) {
-	move := quickly
-	move.Steady = long
-	m := newMover(t, move)
+	m := newMover(t, neverBack)
 	m.upset.Store(true)
 	for i := 0; !m.p.server.Taken() || m.p.server.IsHeld(); i++ {
 		if i == 200 {

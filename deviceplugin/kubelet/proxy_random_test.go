@@ -64,8 +64,7 @@ func (s *story) agree(after string) {
 			s.t.Fatalf("after %s the kubelet knows %v, want %v", after, s.w.kubelet.Health(), s.list)
 		}
 	}
-	seen := s.w.kubelet.Seen()
-	if n := seen[len(seen)-1].Registrations; n != s.registrations {
+	if n := s.w.kubelet.Registrations(); n != s.registrations {
 		s.t.Fatalf("after %s there were %d registrations, want %d", after, n, s.registrations)
 	}
 }

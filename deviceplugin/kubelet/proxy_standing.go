@@ -26,11 +26,11 @@ const (
 	renewing
 )
 
-func (p *Proxy) handover() handover { return handover(p.cfg.Directory) }
+func (p *Proxy) pluginHandover() handover { return handover(p.cfg.Directory) }
 
 // checkMark takes in the mark of the plugin. The caller holds the lock.
 func (p *Proxy) checkMark() {
-	if p.standing != superseded && p.handover().isMarked() {
+	if p.standing != superseded && p.pluginHandover().isMarked() {
 		klog.InfoS("the device plugin has registered with the kubelet itself; its slots are not offered here", "resource", p.state.resource)
 		p.standing = superseded
 		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -43,7 +43,7 @@ func (p *Proxy) renewRegistration() {
 	if p.checkMark(); p.standing != superseded {
 		return
 	}
-	if err := p.handover().removeMark(); err != nil {
+	if err := p.pluginHandover().removeMark(); err != nil {
 		klog.ErrorS(err, "the keeper does not register; the device plugin will do so itself")
 	}
 	p.standing = renewing
@@ -74,7 +74,7 @@ var errSuperseded = errors.New("the device plugin has registered with the kubele
 // registration without an answer may still be taken: the lock is kept until there is one.
 func (p *Proxy) registerUnlessSuperseded(register func() error) error {
 	if p.registering == nil {
-		lock, err := p.handover().lock()
+		lock, err := p.pluginHandover().lockRegistration()
 		if err != nil {
 			return fmt.Errorf("not registering, as the device plugin may do so: %w", err)
 		}

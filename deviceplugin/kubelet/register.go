@@ -24,9 +24,10 @@ func (s *Server) retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: minRetryDelay, Factor: 2, Cap: s.tick, Steps: math.MaxInt}
 }
 
-// register registers at a socket. Where none was seen there is no attempt: it could succeed at one
-// that was made meanwhile, and its coming would be taken for the start of another kubelet.
-func (s *Server) register(ctx context.Context, where *registrationTarget, resource string, at socketFile) error {
+// attemptRegistration registers at a socket. Where none was seen there is no attempt: it could
+// succeed at one that was made meanwhile, and its coming would be taken for the start of another
+// kubelet.
+func (s *Server) attemptRegistration(ctx context.Context, where *registrationTarget, resource string, at socketFile) error {
 	if at == (socketFile{}) {
 		return fmt.Errorf("register %s: the %s does not listen at %s", resource, where.with, where.registrarSocket())
 	}

@@ -179,7 +179,7 @@ func (s *Server) runSession(ctx context.Context, where *registrationTarget) erro
 	defer stop()
 	resource := s.cfg.Offer.ResourceName()
 	before := socketAt(where.registrarSocket())
-	if err := s.register(ctx, where, resource, before); err != nil {
+	if err := s.attemptRegistration(ctx, where, resource, before); err != nil {
 		klog.ErrorS(err, "not registered; waiting", "for", where.with, "resource", resource)
 		s.awaitKubelet(ctx, where, watcher, s.pause.Step())
 		return nil

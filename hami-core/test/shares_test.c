@@ -20,7 +20,10 @@ static const struct {
 #define WORKLOADS (int)(sizeof workloads / sizeof *workloads)
 #define POINTS 2.0
 
-/* Shares of tenants, after the first second; for as many seconds more. */
+/*
+ * Shares of tenants, after the first second; for as many seconds more. With `borrow` they have
+ * files by which they lend and take turns.
+ */
 static void run_each(int count, const char *const *works, const unsigned *percent, int seconds,
 		     int borrow, double *out)
 {
@@ -42,13 +45,6 @@ static void run_works(int count, const char *const *works, const unsigned *perce
 		      double *out)
 {
 	run_each(count, works, percent, seconds, 0, out);
-}
-
-/* The same with files by which they lend and take turns. */
-static void run_in_turn(int count, const char *const *works, const unsigned *percent, int seconds,
-			double *out)
-{
-	run_each(count, works, percent, seconds, 1, out);
 }
 
 static void ours(int count, const int *which, const unsigned *percent, int seconds, double *out)
@@ -138,7 +134,7 @@ TEST("a program whose sizes change gets its share alone, and no more than it bes
 		const char *const two[] = {works[i], "1400 0"};
 		run_works(1, &works[i], percent, 5, alone);
 		run_works(2, two, percent, 5, both);
-		run_in_turn(2, two, percent, 5, turns);
+		run_each(2, two, percent, 5, 1, turns);
 		printf("    %-24s %8.1f %12.1f %8.1f %12.1f %8.1f\n", works[i], alone[0], both[0],
 		       both[1], turns[0], turns[1]);
 		CHECK(alone[0] > 28 && alone[0] < 32 && both[0] < 32 && both[1] < 72);

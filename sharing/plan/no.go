@@ -62,7 +62,7 @@ func (n *No) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// maxNamed is how many budgets a text names.
+// maxNamed is how many victims or budgets a text names.
 const maxNamed = 4
 
 // Advice is why no evictions help, for people, in words that stay the same while nodes come and go;
@@ -70,7 +70,7 @@ const maxNamed = 4
 func (n *No) Advice() string {
 	var parts []string
 	if n.Nodes[Budgeted] > 0 {
-		parts = append(parts, "pods are protected by PodDisruptionBudgets: "+listNames(n.Budgets))
+		parts = append(parts, "pods are protected by PodDisruptionBudgets: "+ListNames(n.Budgets))
 	}
 	if n.Nodes[GangStays] > 0 {
 		parts = append(parts, "of gangs, only parts could leave")
@@ -87,7 +87,8 @@ func (n *No) Advice() string {
 	return "No evictions help: " + strings.Join(parts, "; ")
 }
 
-func listNames(names []string) string {
+// ListNames is a list for people that names only the first ones of many.
+func ListNames(names []string) string {
 	if len(names) > maxNamed {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 	}

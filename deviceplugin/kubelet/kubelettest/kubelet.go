@@ -303,6 +303,13 @@ func (k *Kubelet) Reads(endpoint string) bool {
 	return slices.Contains(slices.Collect(maps.Values(k.streams)), endpoint)
 }
 
+// Registrations is how often a plugin has registered.
+func (k *Kubelet) Registrations() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.count
+}
+
 // Calls is the endpoint that is called about containers: that of the latest registration, "" if it
 // is forgotten.
 func (k *Kubelet) Calls() string {

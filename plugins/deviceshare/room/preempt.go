@@ -52,7 +52,7 @@ func (r *Room) preemptByPlans() (victims map[api.JobID][]holds.Victim, others bo
 		switch {
 		case p.left <= 0:
 			r.resumeAt = cmp.Or(r.resumeAt, job.UID)
-			r.advise(job, before[job.UID])
+			r.noteAdvice(job, before[job.UID])
 		case !r.MayEvictFor(job.UID):
 		case !p.canPlanFor(job):
 			others = true
@@ -166,7 +166,7 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 	}
 	for _, about := range []string{level, kind} {
 		if why, known := p.hopeless[about]; known {
-			p.room.advise(job, why)
+			p.room.noteAdvice(job, why)
 			return false
 		}
 	}
@@ -215,7 +215,7 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 		places[refused].wish.Excluded[places[refused].n] = true
 	}
 	p.hopeless[kind] = why
-	p.room.advise(job, why)
+	p.room.noteAdvice(job, why)
 	return false
 }
 

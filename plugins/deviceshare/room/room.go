@@ -205,8 +205,8 @@ func (r *Room) Text(t *api.TaskInfo) string {
 	return ""
 }
 
-// advise notes why no evictions help a job, if there is anything to be told.
-func (r *Room) advise(job *api.JobInfo, why string) {
+// noteAdvice notes why no evictions help a job, if there is anything to be told.
+func (r *Room) noteAdvice(job *api.JobInfo, why string) {
 	if why != "" {
 		r.advice[job.UID] = why
 	}
@@ -221,23 +221,13 @@ func (r *Room) Advice(job api.JobID) string {
 }
 
 func waitText(h *holds.Hold, s *holds.Slot) string {
-	names := ""
+	victims := make([]string, len(h.Victims))
 	for i := range h.Victims {
-		switch {
-		case i == maxNamed:
-			names += fmt.Sprintf(" and %d more", len(h.Victims)-maxNamed)
-		case i > maxNamed:
-		case i > 0:
-			names += ", " + h.Victims[i].Name
-		default:
-			names = h.Victims[i].Name
-		}
+		victims[i] = h.Victims[i].Name
 	}
+	names := plan.ListNames(victims)
 	if names == "" {
 		return fmt.Sprintf("starts on node %s as soon as it can use the room that was made for it", s.Node)
 	}
 	return fmt.Sprintf("starts on node %s when these pods have left, which were told to make room: %s", s.Node, names)
 }
-
-// maxNamed is how many victims a text names.
-const maxNamed = 4
