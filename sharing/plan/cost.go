@@ -23,6 +23,8 @@ type Cost struct {
 	Lost [Levels]int32
 	// Gangs is how many gangs leave as a whole.
 	Gangs int32
+	// Turns adds up Victim.Turn.
+	Turns int32
 	// Grace is the longest grace period, in steps of 30 s.
 	Grace int32
 	// Work is what is lost, in minutes of one device.
@@ -33,8 +35,8 @@ type Cost struct {
 
 // Compare returns -1 if c is cheaper than d, 1 if it is dearer, and 0 if they are equal.
 func (c Cost) Compare(d Cost) int {
-	return cmp.Or(slices.Compare(c.Lost[:], d.Lost[:]), cmp.Compare(c.Gangs, d.Gangs), cmp.Compare(c.Grace, d.Grace),
-		cmp.Compare(c.Work, d.Work), cmp.Compare(c.Pods, d.Pods))
+	return cmp.Or(slices.Compare(c.Lost[:], d.Lost[:]), cmp.Compare(c.Gangs, d.Gangs), cmp.Compare(c.Turns, d.Turns),
+		cmp.Compare(c.Grace, d.Grace), cmp.Compare(c.Work, d.Work), cmp.Compare(c.Pods, d.Pods))
 }
 
 // plus returns the cost of both.
@@ -43,6 +45,7 @@ func (c Cost) plus(d Cost) Cost {
 		c.Lost[i] += d.Lost[i]
 	}
 	c.Gangs += d.Gangs
+	c.Turns += d.Turns
 	c.Grace = max(c.Grace, d.Grace)
 	c.Work += d.Work
 	c.Pods += d.Pods
@@ -55,6 +58,7 @@ func (c Cost) minus(d Cost) Cost {
 		c.Lost[i] -= d.Lost[i]
 	}
 	c.Gangs -= d.Gangs
+	c.Turns -= d.Turns
 	c.Work -= d.Work
 	c.Pods -= d.Pods
 	return c
@@ -62,7 +66,8 @@ func (c Cost) minus(d Cost) Cost {
 
 // costOf returns what the end of one pod costs that has so many devices.
 func costOf(v *Victim, devices int) Cost {
-	c := Cost{Grace: int32((v.Grace + graceStep - 1) / graceStep), Work: min(v.Age, mostWork) / 60 * int64(devices), Pods: 1}
+	c := Cost{Turns: int32(v.Turn), Grace: int32((v.Grace + graceStep - 1) / graceStep), Pods: 1}
+	c.Work = min(v.Age, mostWork) / 60 * int64(devices)
 	c.Lost[Levels-1-min(max(v.Level, 0), Levels-1)] = 1
 	return c
 }

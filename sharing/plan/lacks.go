@@ -51,7 +51,7 @@ func coverLacks(w *World, pods []*Wish, without *Plan) (Plan, *No) {
 func (w *World) listFreeing(wish *Wish) (all []*Victim) {
 	for _, n := range w.Nodes {
 		for _, v := range n.victims {
-			if wish.mayEvict(v) && !isExhausted(v.Budgets) && w.freedBy(v) > 0 {
+			if wish.mayEvict(v) && !v.isKept() && w.freedBy(v) > 0 {
 				all = append(all, v)
 			}
 		}

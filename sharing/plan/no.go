@@ -22,6 +22,8 @@ const (
 	Important
 	// Budgeted: only pods could leave that a PodDisruptionBudget protects.
 	Budgeted
+	// Deserved: queues keep what they deserve.
+	Deserved
 	// GangStays: only parts of gangs could leave.
 	GangStays
 	// NotFound: the search gave up.
@@ -72,6 +74,9 @@ func (n *No) Advice() string {
 	if n.Nodes[Budgeted] > 0 {
 		parts = append(parts, "pods are protected by PodDisruptionBudgets: "+ListNames(n.Budgets))
 	}
+	if n.Nodes[Deserved] > 0 {
+		parts = append(parts, "other queues keep what they deserve")
+	}
 	if n.Nodes[GangStays] > 0 {
 		parts = append(parts, "of gangs, only parts could leave")
 	}
@@ -101,7 +106,8 @@ func (o Obstacle) String() string {
 		return "unknown"
 	}
 	return [Obstacles]string{
-		"refuse the pod", "too small", "only pods that may not be evicted for it", "protected by budgets", "parts of gangs that stay", "not found",
+		"refuse the pod", "too small", "only pods that may not be evicted for it", "protected by budgets", "pods whose queues keep them",
+		"parts of gangs that stay", "not found",
 	}[o]
 }
 
@@ -143,6 +149,8 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 	switch {
 	case n.hasBudgets(wish):
 		return Budgeted
+	case n.hasGivers(wish):
+		return Deserved
 	case q.fitsWithout(q.may):
 		return NotFound
 	}

@@ -99,6 +99,9 @@ func (q *question) areAlike(a, b *atom) bool {
 	if v.Gang != w.Gang || v.Role != w.Role || len(v.Budgets)+len(w.Budgets) > 0 || len(q.devices[i]) != len(q.devices[j]) {
 		return false
 	}
+	if !slices.Equal(v.Givers, w.Givers) || !slices.Equal(v.Gives, w.Gives) {
+		return false
+	}
 	for r := range q.wish.Takes {
 		if v.Takes[r] != w.Takes[r] {
 			return false

@@ -24,6 +24,7 @@ type cluster struct {
 	pods    []clusterPod
 	gangs   []clusterGang
 	budgets []int
+	givers  []clusterGiver
 	wish    clusterWish
 	// alike says that all pods cost the same.
 	alike bool
@@ -45,6 +46,9 @@ type clusterPod struct {
 	isProtected bool
 	gang, role  int // gang -1 for none
 	budgets     []int
+	givers      []int
+	gives       [2]int64
+	turn        int
 	cpu         int64
 	grace, age  int64
 	holds       int // devices
@@ -55,15 +59,18 @@ type clusterGang struct {
 	roles []int // how many of each role it needs; nil if roles do not matter
 }
 
+// clusterGiver is a queue, or one above others, that may lose so much of two amounts.
+type clusterGiver struct{ most [2]int64 }
+
 type clusterWish struct {
 	request *sharing.PodRequest
 	level   int
 	cpu     int64
 }
 
-// price is what the oracle counts for a set of pods: levels from the highest, gangs, grace, work,
-// number.
-type price [20]int64
+// price is what the oracle counts for a set of pods: levels from the highest, gangs, turns,
+// grace, work, number.
+type price [21]int64
 
 // mask is a set of pods.
 type mask uint64
@@ -72,7 +79,7 @@ func (m mask) has(i int) bool { return m&(1<<i) != 0 }
 
 // mayLeave reports whether exactly these pods may leave for the wish.
 func (c *cluster) mayLeave(m mask) bool {
-	used := make([]int, len(c.budgets))
+	used, lost := make([]int, len(c.budgets)), make([][2]int64, len(c.givers))
 	for i, p := range c.pods {
 		if !m.has(i) {
 			continue
@@ -83,6 +90,13 @@ func (c *cluster) mayLeave(m mask) bool {
 		for _, b := range p.budgets {
 			if used[b]++; used[b] > c.budgets[b] {
 				return false
+			}
+		}
+		for _, g := range p.givers {
+			for r, n := range p.gives {
+				if lost[g][r] += n; n > 0 && lost[g][r] > c.givers[g].most[r] {
+					return false
+				}
 			}
 		}
 	}
@@ -154,9 +168,10 @@ func (c *cluster) priceOf(m mask) (p price) {
 	for i, pod := range c.pods {
 		if m.has(i) {
 			p[15-pod.level]++
-			p[17] = max(p[17], (pod.grace+29)/30)
-			p[18] += min(pod.age, 3600) / 60 * int64(pod.holds)
-			p[19]++
+			p[17] += int64(pod.turn)
+			p[18] = max(p[18], (pod.grace+29)/30)
+			p[19] += min(pod.age, 3600) / 60 * int64(pod.holds)
+			p[20]++
 		}
 	}
 	for g := range c.gangs {
@@ -205,7 +220,7 @@ func costAsPrice(c *plan.Cost) (p price) {
 	for i := range c.Lost {
 		p[i] = int64(c.Lost[i])
 	}
-	p[16], p[17], p[18], p[19] = int64(c.Gangs), int64(c.Grace), c.Work, int64(c.Pods)
+	p[16], p[17], p[18], p[19], p[20] = int64(c.Gangs), int64(c.Turns), int64(c.Grace), c.Work, int64(c.Pods)
 	return p
 }
 
@@ -240,6 +255,9 @@ func (d dice) cluster() *cluster {
 	}
 	for range d.IntN(3) * distinct {
 		c.budgets = append(c.budgets, d.IntN(3))
+	}
+	for range d.IntN(3) * min(1, d.IntN(3)) {
+		c.givers = append(c.givers, clusterGiver{most: [2]int64{int64(d.oneOf(-1, 0, 2, 4, 9)), int64(d.oneOf(0, 3, 3, 9))}})
 	}
 	levels := make([]int, len(c.gangs))
 	for g := range levels {
@@ -303,6 +321,13 @@ func (c *cluster) addPod(d dice, i int, levels []int) {
 			p.budgets = append(p.budgets, b)
 		}
 	}
+	p.gives = [2]int64{int64(d.IntN(4)), int64(d.IntN(3))}
+	for g := range c.givers {
+		if d.IntN(3) > 0 {
+			p.givers = append(p.givers, g)
+			p.turn = g
+		}
+	}
 	if d.IntN(6) > 0 {
 		node := &c.nodes[p.node]
 		pod := sharingtest.Pod(string(p.owner), d.request("c", 2))
@@ -323,6 +348,10 @@ func (c *cluster) world() (*plan.World, *plan.Wish) {
 	for i, n := range c.budgets {
 		budgets[i] = &plan.Budget{Name: fmt.Sprint("b", i), Allowed: n}
 	}
+	givers := make([]*plan.Giver, len(c.givers))
+	for i, g := range c.givers {
+		givers[i] = &plan.Giver{Name: fmt.Sprint("q", i), Most: g.most[:]}
+	}
 	gangs := make([]*plan.Gang, len(c.gangs))
 	for g := range gangs {
 		gangs[g] = c.gang(g)
@@ -337,9 +366,12 @@ func (c *cluster) world() (*plan.World, *plan.Wish) {
 			}
 			continue
 		}
-		v := &plan.Victim{Owner: p.owner, Level: p.level, Takes: []int64{p.cpu}, Role: p.role, Grace: p.grace, Age: p.age}
+		v := &plan.Victim{Owner: p.owner, Level: p.level, Takes: []int64{p.cpu}, Role: p.role, Grace: p.grace, Age: p.age, Turn: p.turn}
 		for _, b := range p.budgets {
 			v.Budgets = append(v.Budgets, budgets[b])
+		}
+		for _, g := range p.givers {
+			v.Givers, v.Gives = append(v.Givers, givers[g]), p.gives[:]
 		}
 		if p.gang >= 0 {
 			v.Gang = gangs[p.gang]
@@ -441,29 +473,4 @@ func (c *cluster) checkPlan(t *testing.T, p *plan.Plan, m mask) {
 			t.Fatalf("the placement does not fit: %v\n%s", err, c)
 		}
 	}
-}
-
-// String prints the cluster for a person.
-func (c *cluster) String() string {
-	text := fmt.Sprintf("wish level %d, cpu %d", c.wish.level, c.wish.cpu)
-	if c.wish.request != nil {
-		text += fmt.Sprintf(", one NUMA node %v, %+v", c.wish.request.OneNUMA, c.wish.request.Requests)
-	}
-	text += fmt.Sprintf("\ngangs %+v budgets %v\n", c.gangs, c.budgets)
-	for i := range c.nodes {
-		n := &c.nodes[i]
-		text += fmt.Sprintf("n%d cpu %d of %d excluded %v\n", i, n.cpu, n.capacity, n.excluded)
-		for _, v := range n.ledger.Views() {
-			text += fmt.Sprintf("  %s %s %s, at most %d shares, NUMA %d\n", v.Device.ID, v.Device.Model, v.Device.Mode, v.Device.MaxShares, v.Device.NUMA)
-			for _, h := range v.Held() {
-				text += fmt.Sprintf("    %s %+v\n", h.Owner, h.Share)
-			}
-		}
-	}
-	for i := range c.pods {
-		p := &c.pods[i]
-		text += fmt.Sprintf("%s on n%d level %d protected %v gang %d role %d budgets %v cpu %d grace %d age %d\n",
-			p.owner, p.node, p.level, p.isProtected, p.gang, p.role, p.budgets, p.cpu, p.grace, p.age)
-	}
-	return text
 }

@@ -33,7 +33,7 @@ func newQuestion(n *Node, pods []*Wish, others []*Victim) *question {
 	q := &question{Node: n, pods: pods, wish: pods[0], others: others, may: make([]bool, len(n.victims)), gone: make([]bool, len(n.victims))}
 	for i, v := range n.victims {
 		staysWithGang := v.Gang != nil && !v.Gang.maySpare(v.Role, 1) && !mayLeaveWhole(v.Gang, q.wish)
-		q.may[i] = q.wish.mayEvict(v) && !isExhausted(v.Budgets) && !staysWithGang
+		q.may[i] = q.wish.mayEvict(v) && !v.isKept() && !staysWithGang
 	}
 	leaving, _, _ := q.listLeaving(q.gone)
 	for _, v := range leaving {
@@ -55,7 +55,7 @@ func (g *Gang) maySpare(role, n int) bool {
 
 // mayLeaveWhole reports whether all of a gang may be evicted for a wish.
 func mayLeaveWhole(g *Gang, wish *Wish) bool {
-	return !g.Stays && !slices.ContainsFunc(g.Members, func(v *Victim) bool { return !wish.mayEvict(v) || isExhausted(v.Budgets) })
+	return !g.Stays && !slices.ContainsFunc(g.Members, func(v *Victim) bool { return !wish.mayEvict(v) || v.isKept() })
 }
 
 // fitsWithout reports whether the pods fit the node without these victims.
@@ -193,7 +193,7 @@ func closeGangs(leaving []*Victim, wish *Wish) (all []*Victim, cost Cost, ok boo
 	for _, v := range all {
 		cost = cost.plus(v.price)
 	}
-	return all, cost, keepsBudgets(all)
+	return all, cost, keepsBudgets(all) && keepsGivers(all)
 }
 
 // gangsOf returns the gangs of pods.

@@ -6,15 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
-	"deviceshare/sharing"
-	"deviceshare/sharing/factory"
-	"deviceshare/sharing/place"
 	"deviceshare/sharing/plan"
-	"deviceshare/sharing/sharingtest"
 )
 
 // scenario is a small cluster of nodes with devices of 24 GiB, and who has to leave.
@@ -29,6 +24,8 @@ type scenario struct {
 	gangs map[string]int
 	// budgets say how many of their pods may still leave.
 	budgets map[string]int
+	// gives say how many of their pods other queues give up.
+	gives map[string]int
 	// lacks is how many pods have to leave the queue, which is full.
 	lacks int
 	wish  wants
@@ -40,6 +37,8 @@ type scenario struct {
 type special struct {
 	priority, cpu, age, grace int
 	gang, budget              string
+	queue                     string // one that gives pods up
+	turn                      int
 	isProtected               bool
 }
 
@@ -187,6 +186,44 @@ func limitScenarios() map[string]scenario {
 	}
 }
 
+// giverScenarios are about pods of other queues.
+func giverScenarios() map[string]scenario {
+	return map[string]scenario{
+		"a queue gives up no more pods than it may": {
+			nodes: []string{"a:12 b:12", "c:8 d:8 e:8"},
+			gives: map[string]int{"q": 1, "r": 3},
+			pods: map[string]special{
+				"a": {queue: "q"}, "b": {queue: "q"}, "c": {queue: "r"}, "d": {queue: "r"}, "e": {queue: "r"},
+			},
+			wish: wants{devices: 1}, leave: "n2: c d e",
+		},
+		"two queues give one each": {
+			nodes: []string{"a:12 b:12"},
+			gives: map[string]int{"q": 1, "r": 1},
+			pods:  map[string]special{"a": {queue: "q"}, "b": {queue: "r"}},
+			wish:  wants{devices: 1}, leave: "n1: a b",
+		},
+		"the queue whose turn it is gives, though its pod is older": {
+			nodes: []string{"a", "b"},
+			gives: map[string]int{"q": 1, "r": 1},
+			pods:  map[string]special{"a": {queue: "q", turn: 1, age: 60}, "b": {queue: "r"}},
+			wish:  wants{devices: 1}, leave: "n2: b",
+		},
+		"one pod of another queue rather than two of the one whose turn it is": {
+			nodes: []string{"a", "b:12 c:12"},
+			gives: map[string]int{"q": 1, "r": 2},
+			pods:  map[string]special{"a": {queue: "q", turn: 1}, "b": {queue: "r"}, "c": {queue: "r"}},
+			wish:  wants{devices: 1}, leave: "n1: a",
+		},
+		"queues that keep what they have leave nobody": {
+			nodes: []string{"a", "b"},
+			gives: map[string]int{"q": 0},
+			pods:  map[string]special{"a": {queue: "q"}, "b": {queue: "q"}},
+			wish:  wants{devices: 1}, leave: "no: 2 deserved",
+		},
+	}
+}
+
 // teamScenarios are about pods that start together.
 func teamScenarios() map[string]scenario {
 	return map[string]scenario{
@@ -274,6 +311,7 @@ func TestWhoHasToLeave(t *testing.T) {
 	all := podScenarios()
 	maps.Copy(all, gangScenarios())
 	maps.Copy(all, limitScenarios())
+	maps.Copy(all, giverScenarios())
 	for name, s := range all {
 		t.Run(name, func(t *testing.T) {
 			w, wish := s.build(t)
@@ -323,8 +361,8 @@ func describe(w *plan.World, p *plan.Plan, no *plan.No) string {
 	}
 	var parts []string
 	for o, name := range map[plan.Obstacle]string{
-		plan.Excluded: "excluded", plan.TooSmall: "too small", plan.Important: "important", plan.Budgeted: "budgeted", plan.GangStays: "gang stays",
-		plan.NotFound: "not found",
+		plan.Excluded: "excluded", plan.TooSmall: "too small", plan.Important: "important", plan.Budgeted: "budgeted",
+		plan.Deserved: "deserved", plan.GangStays: "gang stays", plan.NotFound: "not found",
 	} {
 		if n := no.Nodes[o]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d:%d %s", o, n, name))
@@ -339,132 +377,4 @@ func describe(w *plan.World, p *plan.Plan, no *plan.No) string {
 		text += " (" + strings.Join(no.Budgets, " ") + ")"
 	}
 	return text
-}
-
-// build makes the world of a scenario.
-func (s *scenario) build(t *testing.T) (*plan.World, *plan.Wish) {
-	t.Helper()
-	b := builder{scenario: s, t: t, budgets: map[string]*plan.Budget{}, gangs: map[string]*plan.Gang{}}
-	for name, allowed := range s.budgets {
-		b.budgets[name] = &plan.Budget{Name: name, Allowed: allowed}
-	}
-	for name, least := range s.gangs {
-		b.gangs[name] = &plan.Gang{Spare: -least}
-	}
-	w := &plan.World{}
-	for i, text := range s.nodes {
-		w.Nodes = append(w.Nodes, b.node(fmt.Sprint("n", i+1), text))
-	}
-	wish := &plan.Wish{Backends: factory.New(), Policy: binpack(), Takes: []int64{int64(s.wish.cpu)}, Level: 15}
-	if s.wish.devices > 0 {
-		wish.Request = sharingtest.Pod("wish", sharingtest.Times(s.wish.devices, sharingtest.Ask("c", int64(s.wish.gib)*1024, 0)))
-		wish.Request.OneNUMA = s.wish.numa
-	}
-	if s.wish.exclude > 0 {
-		wish.Excluded = make([]bool, len(w.Nodes))
-		wish.Excluded[s.wish.exclude-1] = true
-	}
-	return w, wish
-}
-
-type builder struct {
-	*scenario
-	t       *testing.T
-	budgets map[string]*plan.Budget
-	gangs   map[string]*plan.Gang
-}
-
-// node reads the text of a node.
-func (b *builder) node(name, text string) *plan.Node {
-	inv := sharingtest.Node(name)
-	for i, device := range strings.Split(text, "|") {
-		mode := sharing.HAMiCore
-		if strings.HasPrefix(device, "mig ") {
-			mode = sharing.MIG
-		}
-		d := sharingtest.Device(i, "A30", mode)
-		d.NUMA = i / 2
-		if mode == sharing.MIG {
-			d = sharingtest.Free(d)
-		}
-		inv.Devices = append(inv.Devices, d)
-	}
-	ledger := sharing.NewLedger(inv, factory.New())
-	order, requests := readPods(inv, text)
-	capacity := int64(0)
-	var victims []*plan.Victim
-	for _, pod := range order {
-		if r := requests[pod]; len(r.Requests) > 0 {
-			p, refused := place.Place(ledger.Views(), r, factory.New(), binpack())
-			if refused.Refused() {
-				b.t.Fatalf("pod %s does not fit %s: %v", pod, name, refused.Count)
-			}
-			if err := ledger.Reserve(r.Owner, p); err != nil {
-				b.t.Fatal(err)
-			}
-		}
-		if v := b.victim(pod); v != nil {
-			victims = append(victims, v)
-			capacity += v.Takes[0]
-		}
-	}
-	return plan.NewNode(name, ledger.Views(), []int64{0}, []int64{capacity}, victims)
-}
-
-// readPods reads the pods of a node and what they ask for.
-func readPods(inv *sharing.Inventory, text string) (order []string, requests map[string]*sharing.PodRequest) {
-	requests = map[string]*sharing.PodRequest{}
-	for i, device := range strings.Split(text, "|") {
-		for _, word := range strings.Fields(strings.TrimPrefix(device, "mig ")) {
-			pod, amount, _ := strings.Cut(strings.Trim(word, "()"), ":")
-			r := requests[pod]
-			if r == nil {
-				r = sharingtest.Pod(pod)
-				order, requests[pod] = append(order, pod), r
-			}
-			gib, _ := strconv.ParseInt(amount, 10, 64)
-			switch {
-			case strings.HasPrefix(word, "("):
-				continue
-			case len(r.Requests) == 0:
-				r.Requests = []sharing.Request{sharingtest.Ask("c", gib*1024, 0)}
-			default:
-				r.Requests[0].Count++
-			}
-			r.Selector.UseIDs = append(r.Selector.UseIDs, inv.Devices[i].ID)
-		}
-	}
-	return order, requests
-}
-
-// victim is a pod as the planner sees it, nil if it is protected.
-func (b *builder) victim(name string) *plan.Victim {
-	s := b.pods[name]
-	v := &plan.Victim{Owner: sharing.Owner(name), Level: 1, Takes: []int64{1}, Frees: []int64{1}, Grace: 30, Age: 600}
-	if s.priority > 0 {
-		v.Level = map[int]int{4: 4, 50: 10, 100: 15}[s.priority]
-	}
-	if s.cpu > 0 {
-		v.Takes[0] = int64(s.cpu)
-	}
-	if s.age > 0 {
-		v.Age = int64(s.age)
-	}
-	if s.grace > 0 {
-		v.Grace = int64(s.grace)
-	}
-	if s.budget != "" {
-		v.Budgets = []*plan.Budget{b.budgets[s.budget]}
-	}
-	if g := b.gangs[s.gang]; g != nil {
-		g.Spare++
-		if g.Stays = g.Stays || s.isProtected; !s.isProtected {
-			v.Gang = g
-			g.Members = append(g.Members, v)
-		}
-	}
-	if s.isProtected {
-		return nil
-	}
-	return v
 }

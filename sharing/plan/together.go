@@ -40,6 +40,20 @@ func findPlaces(w *World, pods []*Wish, base []*Victim) (Plan, *No) {
 		return Find(w, pods[0])
 	}
 	t := newTogether(w, pods, base)
+	if !t.isCoupled && w.limitsGivers(pods[0]) {
+		// Queues rarely give up all that they may: first a plan as if each node were alone.
+		p, no := t.tryOrders()
+		if no == nil && keepsGivers(p.Evict) || no != nil && no.Proven {
+			return p, no
+		}
+		t = newTogether(w, pods, base)
+		t.isCoupled = true
+	}
+	return t.tryOrders()
+}
+
+// tryOrders gives nodes to the pods in an order, and unless they are alike, the other way round.
+func (t *together) tryOrders() (Plan, *No) {
 	order := t.hardestFirst()
 	best, no := t.tryOrder(order)
 	if len(t.cheap) > 1 {
@@ -117,6 +131,8 @@ type usedNode struct {
 	nextFor *Wish
 	// after is the node with these pods, nil if it is not known.
 	after *Node
+	// fullFor is the kind of pod of which no more fits whoever leaves, nil if that is not known.
+	fullFor *Wish
 }
 
 func newTogether(w *World, pods []*Wish, base []*Victim) *together {
@@ -229,12 +245,15 @@ func (t *together) addPod(i int, p *Wish) bool {
 		}
 	}
 	for _, n := range t.order {
-		if p.excludesNode(n) {
+		u := t.used[n]
+		if p.excludesNode(n) || u.fullFor == p {
 			continue
 		}
-		u := t.used[n]
 		if u.next == nil || u.nextFor != p || t.isCoupled {
 			u.next, u.nextFor = t.askForOneMore(n, p), p
+		}
+		if u.next.set == nil && !t.world.Nodes[n].hasGangs() {
+			u.fullFor = p
 		}
 		note(n, u.next, t.totalWith(n, u.next))
 	}
@@ -349,6 +368,11 @@ func (t *together) isCounted() bool {
 	return (req.Count == 1 || takesWhole) && !slices.ContainsFunc(t.cheap[p], func(c candidate) bool {
 		return t.world.Nodes[c.node].hasPartitions()
 	})
+}
+
+// hasGangs reports whether members of gangs on the node may leave with others elsewhere.
+func (n *Node) hasGangs() bool {
+	return slices.ContainsFunc(n.victims, func(v *Victim) bool { return v.Gang != nil })
 }
 
 // hasPartitions reports whether a device of the node is cut into partitions.

@@ -179,7 +179,7 @@ func (t *team) check(tt *testing.T) (found, proven bool, evicted, least int64) {
 		if exists && no.Proven {
 			tt.Fatalf("no plan, said to be proven: %+v; want %v\n%s", no, want, t)
 		}
-		return false, no.Proven, 0, want[19]
+		return false, no.Proven, 0, want[20]
 	}
 	if !exists {
 		tt.Fatalf("plan %+v where no set of pods is enough\n%s", p.Cost, t)
@@ -189,7 +189,7 @@ func (t *team) check(tt *testing.T) (found, proven bool, evicted, least int64) {
 		tt.Fatalf("plan %v without %0*b costs %v, proven %v; want %v\n%s", nodesOf(&p), len(t.pods), m, got, p.Proven, want, t)
 	}
 	t.checkPlan(tt, &p, m)
-	return true, p.Proven, int64(len(p.Evict)), want[19]
+	return true, p.Proven, int64(len(p.Evict)), want[20]
 }
 
 func nodesOf(p *plan.Plan) (nodes []int) {

@@ -32,7 +32,8 @@ type Node struct {
 	devices [][]int
 }
 
-// Victim is a pod that may be evicted for more important ones of its queue.
+// Victim is a pod that may be evicted for others: for more important ones of its queue, or for a
+// queue that has less than it deserves.
 type Victim struct {
 	Owner sharing.Owner
 	// Level ranks the priority of its job, below Levels. The lowest is 0.
@@ -47,6 +48,12 @@ type Victim struct {
 	Role int
 	// Budgets count the pod.
 	Budgets []*Budget
+	// Givers are its queue and those above it that give the pod up, nil if it leaves for one of its
+	// own queue. Gives is what they lose of each amount in Giver.Most.
+	Givers []*Giver
+	Gives  []int64
+	// Turn ranks its queue by how much more than it deserves it has. The one with the most is 0.
+	Turn int
 	// Grace is how long it may take to end, Age how long it has run, in seconds.
 	Grace, Age int64
 
