@@ -29,8 +29,8 @@ const (
 	maxNumber = 1 << 40
 )
 
-// sumFor adds up what a limit is about.
-func (a Amounts) sumFor(l *Limit) int64 {
+// SumFor adds up what a limit is about.
+func (a Amounts) SumFor(l *Limit) int64 {
 	var sum int64
 	for i := range a {
 		if l.appliesTo(a[i].Model) {

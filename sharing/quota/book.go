@@ -58,7 +58,7 @@ func (b *Book) Drop(o sharing.Owner) {
 }
 
 func (b *Book) adjustSums(e entry, sign int64) {
-	for _, name := range b.hierarchy.queueChain(e.queue) {
+	for _, name := range b.hierarchy.Chain(e.queue) {
 		if b.sums[name] == nil {
 			b.sums[name] = &[tenures]Amounts{}
 		}
@@ -82,14 +82,14 @@ func (b *Book) usedByQueue(queue string, l *Limit, now bool, gone []sharing.Owne
 	if sums := b.sums[queue]; sums != nil {
 		for tenure := range tenures {
 			if tenure != without {
-				used += sums[tenure].sumFor(l)
+				used += sums[tenure].SumFor(l)
 			}
 		}
 	}
 	for i, o := range gone {
 		e, known := b.entries[o]
-		if known && e.tenure != without && !slices.Contains(gone[:i], o) && slices.Contains(b.hierarchy.queueChain(e.queue), queue) {
-			used -= e.amounts.sumFor(l)
+		if known && e.tenure != without && !slices.Contains(gone[:i], o) && slices.Contains(b.hierarchy.Chain(e.queue), queue) {
+			used -= e.amounts.SumFor(l)
 		}
 	}
 	return used
@@ -99,7 +99,7 @@ func (b *Book) usedByQueue(queue string, l *Limit, now bool, gone []sharing.Owne
 // about.
 func (b *Book) heldByLeaving(queue string, l *Limit) int64 {
 	if sums := b.sums[queue]; sums != nil {
-		return sums[Leaves].sumFor(l)
+		return sums[Leaves].SumFor(l)
 	}
 	return 0
 }
@@ -136,14 +136,14 @@ func (b *Book) Check(ask *Ask) (Shortage, bool) {
 
 // findShortage is Check for one moment: now, or else later.
 func (b *Book) findShortage(ask *Ask, now bool, gone []sharing.Owner) (Shortage, bool) {
-	for _, name := range b.hierarchy.queueChain(ask.Queue) {
+	for _, name := range b.hierarchy.Chain(ask.Queue) {
 		counted := name
 		if ask.Alone {
 			counted = ask.Queue
 		}
 		for i := range b.hierarchy.bounds[name] {
 			l := &b.hierarchy.bounds[name][i]
-			asked := ask.Amounts.sumFor(&l.Limit)
+			asked := ask.Amounts.SumFor(&l.Limit)
 			if asked == 0 {
 				continue
 			}
@@ -163,10 +163,10 @@ func (b *Book) findShortage(ask *Ask, now bool, gone []sharing.Owner) (Shortage,
 // where it would not: the limits of the queue, then those of the queues above.
 func (b *Book) Lacks(ask *Ask) (lacks []int64) {
 	gone := append([]sharing.Owner{ask.Owner}, ask.Gone...)
-	for _, name := range b.hierarchy.queueChain(ask.Queue) {
+	for _, name := range b.hierarchy.Chain(ask.Queue) {
 		for i := range b.hierarchy.bounds[name] {
 			l := &b.hierarchy.bounds[name][i]
-			asked := ask.Amounts.sumFor(&l.Limit)
+			asked := ask.Amounts.SumFor(&l.Limit)
 			if asked == 0 {
 				lacks = append(lacks, 0)
 				continue
@@ -181,12 +181,12 @@ func (b *Book) Lacks(ask *Ask) (lacks []int64) {
 // a queue.
 func (b *Book) Frees(o sharing.Owner, queue string) (frees []int64) {
 	e := b.entries[o]
-	above := b.hierarchy.queueChain(e.queue)
-	for _, name := range b.hierarchy.queueChain(queue) {
+	above := b.hierarchy.Chain(e.queue)
+	for _, name := range b.hierarchy.Chain(queue) {
 		for i := range b.hierarchy.bounds[name] {
 			freed := int64(0)
 			if e.tenure != Leaves && slices.Contains(above, name) {
-				freed = e.amounts.sumFor(&b.hierarchy.bounds[name][i].Limit)
+				freed = e.amounts.SumFor(&b.hierarchy.bounds[name][i].Limit)
 			}
 			frees = append(frees, freed)
 		}
@@ -205,7 +205,7 @@ func (b *Book) Deserves(ask *Ask) (Shortage, bool) {
 	for i := range q.Deserved {
 		l := q.Deserved[i]
 		l.Amount = max(l.Amount, amountOf(q.Guarantee, &l))
-		asked := ask.Amounts.sumFor(&l)
+		asked := ask.Amounts.SumFor(&l)
 		if used := b.usedByQueue(q.Name, &l, false, append([]sharing.Owner{ask.Owner}, ask.Gone...)); asked > 0 && used+asked > l.Amount {
 			return Shortage{Queue: q.Name, Limit: l, Used: used, Asked: asked}, true
 		}
@@ -224,7 +224,7 @@ func (b *Book) Keeps(o sharing.Owner, gone []sharing.Owner, guaranteedOnly bool)
 	}
 	for i := range q.Guarantee {
 		l := &q.Guarantee[i]
-		if takes := e.amounts.sumFor(l); takes > 0 && b.usedByQueue(q.Name, l, false, gone)-takes < l.Amount {
+		if takes := e.amounts.SumFor(l); takes > 0 && b.usedByQueue(q.Name, l, false, gone)-takes < l.Amount {
 			return true
 		}
 	}
@@ -234,7 +234,7 @@ func (b *Book) Keeps(o sharing.Owner, gone []sharing.Owner, guaranteedOnly bool)
 	deserved := false
 	for i := range q.Deserved {
 		l := &q.Deserved[i]
-		if e.amounts.sumFor(l) == 0 {
+		if e.amounts.SumFor(l) == 0 {
 			continue
 		}
 		if b.usedByQueue(q.Name, l, false, gone) > l.Amount {

@@ -43,7 +43,7 @@ func (e *Entry) describeDoubt(names Names, total Amounts) string {
 	if !ok {
 		return ""
 	}
-	has := total.sumFor(&l)
+	has := total.SumFor(&l)
 	switch {
 	case e.Value < 0:
 		return "is negative and counts as 0: it lets no pod in"

@@ -86,7 +86,7 @@ func everyGuarantee(queues []Queue) []Limit {
 	var all []Limit
 	for i := range queues {
 		for _, l := range queues[i].Guarantee {
-			if !slices.ContainsFunc(all, func(m Limit) bool { return m.sameDevices(&l) }) {
+			if !slices.ContainsFunc(all, func(m Limit) bool { return m.IsAboutSame(&l) }) {
 				all = append(all, l)
 			}
 		}
@@ -98,7 +98,7 @@ func everyGuarantee(queues []Queue) []Limit {
 // it, and to those next to the queues above it; false if nothing is guaranteed to them. What is
 // guaranteed to the queue itself is left to it in any case.
 func (h *Hierarchy) amountLeftByOthers(chain []string, of *Limit, below map[string][]*Queue, total Amounts) (int64, bool) {
-	room, reserved := total.sumFor(of), false
+	room, reserved := total.SumFor(of), false
 	for i := len(chain) - 1; i >= 0; i-- {
 		if i < len(chain)-1 {
 			var all int64
@@ -114,7 +114,7 @@ func (h *Hierarchy) amountLeftByOthers(chain []string, of *Limit, below map[stri
 		}
 		if q, known := h.queues[chain[i]]; known && i > 0 {
 			for j := range q.Capability {
-				if l := &q.Capability[j]; l.sameDevices(of) {
+				if l := &q.Capability[j]; l.IsAboutSame(of) {
 					room = min(room, l.Amount)
 				}
 			}
@@ -127,7 +127,7 @@ func (h *Hierarchy) amountLeftByOthers(chain []string, of *Limit, below map[stri
 // none.
 func amountOf(limits []Limit, of *Limit) int64 {
 	for i := range limits {
-		if limits[i].sameDevices(of) {
+		if limits[i].IsAboutSame(of) {
 			return min(limits[i].Amount, maxMemory<<8)
 		}
 	}
@@ -136,11 +136,11 @@ func amountOf(limits []Limit, of *Limit) int64 {
 
 // hasBounds reports whether a queue, or one above it, has a bound.
 func (h *Hierarchy) hasBounds(queue string) bool {
-	return slices.ContainsFunc(h.queueChain(queue), func(name string) bool { return len(h.bounds[name]) > 0 })
+	return slices.ContainsFunc(h.Chain(queue), func(name string) bool { return len(h.bounds[name]) > 0 })
 }
 
-// queueChain returns a queue and those above it.
-func (h *Hierarchy) queueChain(queue string) []string {
+// Chain returns a queue and those above it, from below.
+func (h *Hierarchy) Chain(queue string) []string {
 	if chain, known := h.chains[queue]; known {
 		return chain
 	}

@@ -88,5 +88,5 @@ func (l *Limit) appliesTo(model string) bool {
 	return l.Model == "" || sharing.IsModel(l.Model, model)
 }
 
-// sameDevices reports whether two limits are about the same resource of the same devices.
-func (l *Limit) sameDevices(m *Limit) bool { return l.Resource == m.Resource && l.Model == m.Model }
+// IsAboutSame reports whether two limits are about the same resource of the same devices.
+func (l *Limit) IsAboutSame(m *Limit) bool { return l.Resource == m.Resource && l.Model == m.Model }

@@ -43,7 +43,7 @@ func (s *Shortage) describeLimit() string {
 }
 
 // AsksAsMuch reports whether other amounts come to the same of what the limit is about.
-func (s *Shortage) AsksAsMuch(a Amounts) bool { return a.sumFor(&s.Limit) == s.Asked }
+func (s *Shortage) AsksAsMuch(a Amounts) bool { return a.SumFor(&s.Limit) == s.Asked }
 
 // Of returns what amounts come to of what the limit is about.
-func (s *Shortage) Of(a Amounts) int64 { return a.sumFor(&s.Limit) }
+func (s *Shortage) Of(a Amounts) int64 { return a.SumFor(&s.Limit) }
