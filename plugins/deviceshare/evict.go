@@ -62,6 +62,9 @@ func (e *evictions) choosePreemptVictims(task *api.TaskInfo, candidates []*api.T
 // chooseReclaimVictims says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
 func (e *evictions) chooseReclaimVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
+	if e.store.room.IsPlanning() {
+		return nil, false
+	}
 	if !e.store.room.MayEvictFor(task.Job) {
 		return nil, true
 	}

@@ -9,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/room"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
@@ -37,30 +38,28 @@ func (a roomAction) Execute(ssn *framework.Session) {
 	clear(p.now) // what was evicted before this session was counted then
 	held := heldBack{p.witness, ssn}
 	switch a.Name() {
-	case "preempt":
-		by, err := engineOf(ssn)
+	case "preempt", "reclaim":
+		by, err := engineOf(ssn, a.Name())
 		if a.store.checkEngine(err); err == nil {
 			a.store.room.Choose(a.Action, by, held)
 		}
-	case "reclaim":
-		a.store.room.Choose(a.Action, room.Volcano, held)
 	default:
 		a.Action.Execute(ssn)
 	}
-	if a.Name() == "enqueue" && isActionEnabled("preempt") {
-		a.store.room.LetIn(held)
+	if a.Name() == "enqueue" {
+		a.store.room.LetIn(held, isActionEnabled("preempt"), isActionEnabled("reclaim"))
 	}
 }
 
-// engineOf returns what chooses victims of preempt, by the arguments of the action.
-func engineOf(ssn *framework.Session) (room.Engine, error) {
-	switch by := framework.GetArgOfActionFromConf(ssn.Configurations, "preempt")["engine"]; by {
+// engineOf returns what chooses the victims of an action, by its arguments.
+func engineOf(ssn *framework.Session, action string) (room.Engine, error) {
+	switch by := framework.GetArgOfActionFromConf(ssn.Configurations, action)["engine"]; by {
 	case nil, string(room.Planner):
 		return room.Planner, nil
 	case string(room.Volcano):
 		return room.Volcano, nil
 	default:
-		return "", fmt.Errorf("configurations[preempt].arguments.engine: unknown engine %q: want %q or %q", by, room.Planner, room.Volcano)
+		return "", fmt.Errorf("configurations[%s].arguments.engine: unknown engine %q: want %q or %q", action, by, room.Planner, room.Volcano)
 	}
 }
 
@@ -106,7 +105,14 @@ func (p *Plugin) Wish(t *api.TaskInfo) (plan.Wish, bool) {
 func (p *Plugin) Lacks(tasks []*api.TaskInfo) []int64 { return p.limits.Lacks(tasks) }
 
 // Frees implements room.Devices.
-func (p *Plugin) Frees(t *api.TaskInfo) []int64 { return p.limits.Frees(t) }
+func (p *Plugin) Frees(t *api.TaskInfo, queue api.QueueID) []int64 {
+	return p.limits.Frees(t, queue)
+}
+
+// Standings implements room.Devices.
+func (p *Plugin) Standings(ssn *framework.Session, names []string) *queues.Standings {
+	return p.store.queues.Standings(ssn, p.snapshot(), names)
+}
 
 // Serves implements room.Devices.
 func (p *Plugin) Serves(t *api.TaskInfo, info *api.NodeInfo) bool {

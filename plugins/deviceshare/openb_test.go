@@ -151,10 +151,7 @@ func (c *cycles) place(pods []trace.Pod) int {
 		c.create(chunk...)
 	}
 	ssn := c.open()
-	conf.EnabledActionMap = map[string]bool{"enqueue": true, "allocate": true, "backfill": true}
-	for _, a := range c.actions {
-		a.Execute(ssn)
-	}
+	c.runActions(ssn)
 	given := 0
 	var refused []*corev1.Pod
 	for _, j := range ssn.Jobs {
@@ -174,6 +171,17 @@ func (c *cycles) place(pods []trace.Pod) int {
 	c.settle()
 	c.drop(refused)
 	return given
+}
+
+// runActions runs the shipped actions, as the command of the scheduler does.
+func (c *cycles) runActions(ssn *framework.Session) {
+	conf.EnabledActionMap = map[string]bool{}
+	for _, a := range c.actions {
+		conf.EnabledActionMap[a.Name()] = true
+	}
+	for _, a := range c.actions {
+		c.store.MakingRoom(a).Execute(ssn)
+	}
 }
 
 // atOnce is how many objects change at a time: the watches of the fake API server hold a hundred.

@@ -16,7 +16,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/sharing"
@@ -59,10 +58,7 @@ func (c *cycles) turn(pods []trace.Pod) spell {
 	begin := time.Now()
 	ssn := c.open()
 	s.open = time.Since(begin)
-	conf.EnabledActionMap = map[string]bool{"enqueue": true, "allocate": true, "backfill": true}
-	for _, a := range c.actions {
-		a.Execute(ssn)
-	}
+	c.runActions(ssn)
 	s.place = time.Since(begin) - s.open
 	framework.CloseSession(ssn)
 	s.finish = time.Since(begin) - s.open - s.place

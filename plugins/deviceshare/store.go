@@ -122,6 +122,8 @@ type Options struct {
 	Pulse *liveness.Pulse
 	// Signer vouches for placements. Nil leaves them unsigned.
 	Signer Signer
+	// Evictions carries out evictions. Nil is the API server.
+	Evictions room.Evictions
 	// Now tells the time that is written into annotations. Nil is time.Now.
 	Now func() time.Time
 }
@@ -140,7 +142,7 @@ func NewStore(o Options) *Store {
 	if s.lead == nil {
 		s.lead = leader.Sole{}
 	}
-	s.room = room.New(s.lead, s.report, s.uptimeSeconds, func() int64 { return s.now().Unix() })
+	s.room = room.New(o.Evictions, s.lead, s.report, s.uptimeSeconds, func() int64 { return s.now().Unix() })
 	s.metrics = metrics.New()
 	if o.Config == nil {
 		s.Configure(nodes.DefaultSettings())

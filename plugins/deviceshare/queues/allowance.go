@@ -48,12 +48,12 @@ func (l *Limits) Lacks(tasks []*api.TaskInfo) []int64 {
 	return l.book.Lacks(&ask)
 }
 
-// Frees returns how much the end of a task frees of what each of these limits is about.
-func (l *Limits) Frees(t *api.TaskInfo) []int64 {
+// Frees returns how much the end of a task frees of what each limit of a queue is about.
+func (l *Limits) Frees(t *api.TaskInfo, queue api.QueueID) []int64 {
 	if l == nil {
 		return nil
 	}
-	return l.book.Frees(sharing.Owner(t.Pod.UID), l.queueOf(t))
+	return l.book.Frees(sharing.Owner(t.Pod.UID), string(queue))
 }
 
 // AllowanceNow returns what a task may take at once.

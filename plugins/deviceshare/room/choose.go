@@ -16,7 +16,7 @@ import (
 	"deviceshare/plugins/deviceshare/holds"
 )
 
-// Engine is what chooses whom preempt evicts.
+// Engine is what chooses whom preempt or reclaim evicts.
 type Engine string
 
 // The engines.
@@ -43,7 +43,7 @@ func (r *Room) Choose(a framework.Action, by Engine, held HeldBack) {
 	before := s.lastTransactions()
 	served, others := map[api.JobID][]holds.Victim{}, true
 	if by == Planner {
-		served, others = r.preemptByPlans()
+		served, others = r.planEvictions(a.Name())
 		s.dropFalsePromises(served, before)
 	}
 	if others {

@@ -7,8 +7,9 @@
 //	Choose         runs preempt or reclaim, makes holds of whom they choose, and has them sent
 //	Text           returns what a pod with a place is told while victims end
 //
-// For preempt, sharing/plan chooses, see preempt.go. For reclaim, and for jobs that no plans are
-// made for, Volcano does, see choose.go.
+// sharing/plan chooses: planner.go asks it, for the jobs of starving.go, in the world of world.go.
+// Which queues give pods up says reclaim.go. For jobs that no plans are made for, Volcano chooses,
+// see choose.go.
 //
 // A hold is applied by a statement that is neither committed nor discarded. Such a statement
 // changes this session only: its actions see victims as leaving and places as taken.

@@ -4,6 +4,7 @@ package room
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
@@ -20,14 +21,18 @@ type HeldBack interface {
 const maxLetIn = 64
 
 // LetIn lets jobs in that have no pods yet, because their controller makes them afterwards, and for
-// which preempt can make room, as far as sums tell: an exact answer needs the pods. A job that was
-// let in stays so.
-func (r *Room) LetIn(held HeldBack) {
+// which preempt or reclaim can make room, as far as sums tell: an exact answer needs the pods. A
+// job that was let in stays so.
+func (r *Room) LetIn(held HeldBack, preempts, reclaims bool) {
 	s := r.session
 	if !s.begun {
 		return
 	}
-	for _, job := range s.heldBack(held, func(job *api.JobInfo) bool { return len(job.Tasks) == 0 && s.sumsMakeRoom(job) }) {
+	sums := cluster{session: s, known: map[string]*api.Resource{}}
+	qualifies := func(job *api.JobInfo) bool {
+		return len(job.Tasks) == 0 && (preempts && sums.wouldHold(job, sums.withoutLessImportant) || reclaims && sums.wouldHold(job, sums.withoutGivers))
+	}
+	for _, job := range s.heldBack(held, qualifies) {
 		letJobIn(job)
 		s.JobEnqueued(job)
 	}
@@ -63,26 +68,74 @@ func (s *session) heldBack(held HeldBack, qualifies func(*api.JobInfo) bool) (jo
 	return jobs
 }
 
-// sumsMakeRoom reports whether the cluster would have what a job asks for if the less important
-// pods of its queue were gone that may be evicted.
-func (s *session) sumsMakeRoom(job *api.JobInfo) bool {
-	room := api.EmptyResource()
-	for _, n := range s.Nodes {
+// cluster adds up what the cluster would have if pods left. Known are sums that were added up.
+type cluster struct {
+	*session
+	known map[string]*api.Resource
+}
+
+// wouldHold reports whether there would be what a job asks for.
+func (c *cluster) wouldHold(job *api.JobInfo, without func(*api.JobInfo) *api.Resource) bool {
+	room, least := without(job), job.GetMinResources()
+	if room == nil {
+		return false
+	}
+	enough, _ := least.LessEqualWithDimensionAndResourcesName(room, least)
+	return enough
+}
+
+// withoutLessImportant returns what there would be without the less important pods of a job's queue
+// that may be evicted, nil if there are none.
+func (c *cluster) withoutLessImportant(job *api.JobInfo) *api.Resource {
+	return c.remember(fmt.Sprintf("preempt %s %d", job.Queue, job.Priority), func() *api.Resource {
+		return c.without(func(other *api.JobInfo, _ *api.TaskInfo) bool {
+			return other.Queue == job.Queue && other.Priority < job.Priority
+		})
+	})
+}
+
+// withoutGivers returns what there would be without the pods that other queues would give up for a
+// job, nil if there are none.
+func (c *cluster) withoutGivers(job *api.JobInfo) *api.Resource {
+	least := job.PodGroup.Spec.MinResources
+	if least == nil || c.Queues[job.Queue] == nil {
+		return nil
+	}
+	return c.remember(fmt.Sprintf("reclaim %s %s", job.Queue, job.GetMinResources()), func() *api.Resource {
+		var names []string
+		for name := range *least {
+			names = append(names, string(name))
+		}
+		from := c.giversFor(job, c.devices.Standings(c.Session, names).ForAmounts(job.Queue, *least))
+		return c.without(func(other *api.JobInfo, t *api.TaskInfo) bool { return from.giveUp(t, other.Queue) })
+	})
+}
+
+func (c *cluster) remember(key string, add func() *api.Resource) *api.Resource {
+	sum, known := c.known[key]
+	if !known {
+		sum = add()
+		c.known[key] = sum
+	}
+	return sum
+}
+
+// without adds up what is free and what some tasks have that may be evicted, nil if none may.
+func (c *cluster) without(leaves func(*api.JobInfo, *api.TaskInfo) bool) *api.Resource {
+	room, any := api.EmptyResource(), false
+	for _, n := range c.Nodes {
 		room.Add(n.FutureIdle())
 	}
-	victims := false
-	for _, other := range s.Jobs {
-		if other.Queue != job.Queue || other.Priority >= job.Priority {
-			continue
-		}
-		for _, t := range other.Tasks {
-			if canBeEvicted(s.Session, t) && t.Preemptable {
+	for _, job := range c.Jobs {
+		for _, t := range job.Tasks {
+			if canBeEvicted(c.Session, t) && t.Preemptable && leaves(job, t) {
 				room.Add(t.Resreq)
-				victims = true
+				any = true
 			}
 		}
 	}
-	least := job.GetMinResources()
-	enough, _ := least.LessEqualWithDimensionAndResourcesName(room, least)
-	return victims && enough
+	if !any {
+		return nil
+	}
+	return room
 }

@@ -4,15 +4,19 @@ package room
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/evictor"
 	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/leader"
 	"deviceshare/sharing"
 	"deviceshare/sharing/events"
@@ -33,8 +37,10 @@ type Devices interface {
 	Wish(*api.TaskInfo) (plan.Wish, bool)
 	// Lacks returns by how much the tasks of a job together exceed each limit of their queue.
 	Lacks([]*api.TaskInfo) []int64
-	// Frees returns how much of each of these limits the end of a task frees.
-	Frees(*api.TaskInfo) []int64
+	// Frees returns how much of each limit of a queue the end of a task frees.
+	Frees(*api.TaskInfo, api.QueueID) []int64
+	// Standings returns where queues stand, for tasks that ask for these resources.
+	Standings(ssn *framework.Session, names []string) *queues.Standings
 	// Serves reports whether a node may serve a task whoever leaves, as far as devices say.
 	Serves(*api.TaskInfo, *api.NodeInfo) bool
 	// Future returns the devices of a node as they will be when the pods that are leaving are gone,
@@ -44,10 +50,22 @@ type Devices interface {
 	IsComplete() bool
 }
 
+// Evictions carries out what Room decides. It must not wait for the API server.
+type Evictions interface {
+	// Evict orders that a pod leave. To order it again changes nothing.
+	Evict(kubernetes.Interface, evictor.Eviction)
+	// ClearNomination orders that a pod which waits no longer names a node for which room is made.
+	ClearNomination(client kubernetes.Interface, pod types.NamespacedName, uid types.UID)
+	// Len returns how many orders have no answer yet. Safe for concurrent use.
+	Len() int
+	// Close drops orders without an answer.
+	Close()
+}
+
 // Room has the holds of a process and carries them into its sessions.
 type Room struct {
 	book    *holds.Book
-	evictor *evictor.Evictor
+	evictor Evictions
 	// now is in seconds of a clock that never goes back, wall in those of the time of day.
 	now, wall func() int64
 	// rebuilt says that the holds of an earlier process are known.
@@ -56,17 +74,26 @@ type Room struct {
 	kept    atomic.Int64
 	ends    [holds.Outcomes]atomic.Int64
 	session *session // the open one, nil if none is
-	// resumeAt is the job that preempt had no time for in the last session, "" if it had.
-	resumeAt api.JobID
-	// advice is why no evictions help a job, for those of which something is to be told.
-	advice map[api.JobID]string
+	// resumeAt is the job that an action had no time for in the last session.
+	resumeAt map[string]api.JobID
+	// advice is why no evictions help a job, for those of which something is to be told; earlier is
+	// that of the last session.
+	advice, earlier map[advised]string
 }
 
-// New returns a Room without holds.
-func New(lead leader.Leadership, report evictor.Reporter, now, wall func() int64) *Room {
-	r := &Room{book: holds.NewBook(), now: now, wall: wall}
+// advised is a job that an action has no victims for.
+type advised struct {
+	job    api.JobID
+	action string
+}
+
+// New returns a Room without holds. Nil has the API server evict pods.
+func New(by Evictions, lead leader.Leadership, report evictor.Reporter, now, wall func() int64) *Room {
+	r := &Room{book: holds.NewBook(), now: now, wall: wall, resumeAt: map[string]api.JobID{}}
 	r.wanted.Store(&map[holds.Pod]bool{})
-	r.evictor = evictor.New(lead, r, report)
+	if r.evictor = by; by == nil {
+		r.evictor = evictor.New(lead, r, report)
+	}
 	return r
 }
 
@@ -94,6 +121,7 @@ func (r *Room) Ends() (ends [holds.Outcomes]int) {
 func (r *Room) OpenSession(ssn *framework.Session, devices Devices) {
 	r.session = &session{Session: ssn, devices: devices, victimOf: map[api.TaskID]api.JobID{}, heldBySum: map[api.JobID]bool{}, judged: map[api.JobID]bool{}}
 	r.session.followActions()
+	r.earlier, r.advice = r.advice, map[advised]string{}
 }
 
 // CloseSession ends the part in a session.
@@ -205,19 +233,18 @@ func (r *Room) Text(t *api.TaskInfo) string {
 	return ""
 }
 
-// noteAdvice notes why no evictions help a job, if there is anything to be told.
-func (r *Room) noteAdvice(job *api.JobInfo, why string) {
-	if why != "" {
-		r.advice[job.UID] = why
-	}
-}
-
 // Advice is what the pods of a job are told of why no evictions help them, "" if nothing is.
 func (r *Room) Advice(job api.JobID) string {
 	if r.session == nil || !r.session.hasPlanned {
 		return ""
 	}
-	return r.advice[job]
+	var texts []string
+	for _, action := range []string{"reclaim", "preempt"} {
+		if text := r.advice[advised{job, action}]; text != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ". ")
 }
 
 func waitText(h *holds.Hold, s *holds.Slot) string {

@@ -32,7 +32,7 @@ type session struct {
 	// for them. planning says that other plugins are asked for what a plan says.
 	judged   map[api.JobID]bool
 	planning bool
-	// hasPlanned says that preempt has looked for plans.
+	// hasPlanned says that an action has looked for plans.
 	hasPlanned bool
 }
 

@@ -25,7 +25,7 @@ type place struct {
 
 // fitWithoutEvictions reports whether all plugins agree that tasks have room, now or when pods have
 // left that are leaving already: then allocate places them.
-func (p *preemption) fitWithoutEvictions(job *api.JobInfo, places []place) bool {
+func (p *planner) fitWithoutEvictions(job *api.JobInfo, places []place) bool {
 	stmt := framework.NewStatement(p.Session)
 	defer p.undoTrial(stmt, holds.Job(job.UID))
 	refused, _ := p.tryInSession(stmt, places, nil)
@@ -35,7 +35,7 @@ func (p *preemption) fitWithoutEvictions(job *api.JobInfo, places []place) bool 
 // tryPlan has the session see victims as leaving and tasks in their places, if all plugins agree.
 // What it does is neither committed nor discarded. If they do not, it is undone, and the place that
 // is refused returned; else -1.
-func (p *preemption) tryPlan(job *api.JobInfo, places []place, victims []*api.TaskInfo) (refused int) {
+func (p *planner) tryPlan(job *api.JobInfo, places []place, victims []*api.TaskInfo) (refused int) {
 	metrics.UpdatePreemptionVictimsCount(len(victims))
 	metrics.RegisterPreemptionAttempts()
 	stmt := framework.NewStatement(p.Session)
@@ -50,7 +50,7 @@ func (p *preemption) tryPlan(job *api.JobInfo, places []place, victims []*api.Ta
 	}
 	now := p.room.now()
 	for _, v := range victims {
-		p.victims[job.UID] = append(p.victims[job.UID], victimOf(v, roomOf(v, places), "preempt", now))
+		p.victims[job.UID] = append(p.victims[job.UID], victimOf(v, roomOf(v, places), p.action, now))
 	}
 	p.room.book.Keep(p.holdOf(job.UID, p.victims[job.UID], now))
 	return -1
@@ -67,7 +67,7 @@ func roomOf(v *api.TaskInfo, places []place) string {
 
 // tryInSession tries a plan in the session. It returns the place that is refused and why, -1 if
 // none is.
-func (p *preemption) tryInSession(stmt *framework.Statement, places []place, victims []*api.TaskInfo) (refused int, why string) {
+func (p *planner) tryInSession(stmt *framework.Statement, places []place, victims []*api.TaskInfo) (refused int, why string) {
 	for _, v := range victims {
 		if err := stmt.Evict(v, "make room"); err != nil {
 			return 0, err.Error()
@@ -84,13 +84,17 @@ func (p *preemption) tryInSession(stmt *framework.Statement, places []place, vic
 }
 
 // tryPlace has the session see a task in its place. It returns why it cannot be, "" if it can.
-func (p *preemption) tryPlace(stmt *framework.Statement, at place) (why string) {
+func (p *planner) tryPlace(stmt *framework.Statement, at place) (why string) {
 	t, n := at.task, at.node
 	if !hasFutureRoom(t, n) {
 		return "the sums of the node have no room"
 	}
-	if !p.Allocatable(p.Queues[p.Jobs[t.Job].Queue], t) {
+	queue := p.Queues[p.Jobs[t.Job].Queue]
+	switch {
+	case !p.Allocatable(queue, t):
 		return "its queue has no room"
+	case p.action == "reclaim" && !p.Preemptive(queue, t):
+		return "its queue may not reclaim it"
 	}
 	if err := p.PrePredicateFn(t); err != nil {
 		return err.Error()

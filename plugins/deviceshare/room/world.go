@@ -30,8 +30,9 @@ type world struct {
 	kinds map[*plan.Wish]*api.TaskInfo
 	job   *api.JobInfo
 	// inJobOf is the task for which pods of its own job are evicted, nil if it is those of other
-	// jobs of the queue.
+	// jobs. from says what other queues give up, nil if the pods are of the same queue.
 	inJobOf *api.TaskInfo
+	from    *givers
 	// wall is the time of day in seconds.
 	wall      int64
 	resources []string
@@ -45,25 +46,29 @@ type world struct {
 	asked bool
 }
 
-// worldFor returns the world for pods that may evict pods of other jobs of its queue, or of its
-// job. It is nil if no pod is less important.
-func (p *preemption) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) *world {
+// worldFor returns the world for pods that may evict pods of other jobs of its queue, of its job,
+// or of other queues. It is nil if none of them may be evicted, with what people are told of it.
+func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) (w *world, why string) {
 	resources := resourcesOf(tasks)
-	w := p.world
-	if w == nil || inJob || w.job.Queue != job.Queue || w.job.Priority != job.Priority || !slices.Equal(w.resources, resources) {
+	var from *givers
+	if p.reclaims() {
+		from = p.giversFor(job, p.standingsFor(resources).ForTasks(job.Queue, tasks))
+	}
+	if w = p.world; w == nil || inJob || !w.from.takesTerms(from) || w.job.Queue != job.Queue || from == nil && w.job.Priority != job.Priority || !slices.Equal(w.resources, resources) {
 		w = &world{session: p.session, job: job, wall: p.room.wall(), resources: resources, kept: map[api.TaskID]bool{}}
 		if p.world = w; inJob {
 			w.inJobOf, p.world = tasks[0], nil
 		}
+		w.from = from
 		if w.rankPriorities(); len(w.levels) == 0 {
 			p.world = nil
-			return nil
+			return nil, w.from.refusal()
 		}
 		w.buildNodes(p.room.readBudgets())
 	}
 	w.job, w.cluster.Lacks = job, p.devices.Lacks(tasks)
 	w.describePods(tasks)
-	return w
+	return w, ""
 }
 
 // describePods notes what pods ask for.
@@ -91,7 +96,10 @@ func (w *world) placesOf(found *plan.Plan, tasks []*api.TaskInfo) (places []plac
 }
 
 // noteEvictions brings the world up to date with a plan that was carried out.
-func (p *preemption) noteEvictions(w *world, found *plan.Plan) {
+func (p *planner) noteEvictions(w *world, found *plan.Plan, victims, tasks []*api.TaskInfo) {
+	for _, st := range p.standings {
+		st.Note(victims, tasks)
+	}
 	hasBudget := slices.ContainsFunc(found.Evict, func(v *plan.Victim) bool { return len(v.Budgets) > 0 })
 	isCovered := len(w.cluster.Lacks) > 0 && len(found.Evict) > 0
 	hasGang := slices.ContainsFunc(found.Places, func(at plan.Place) bool { return w.hasGangOn(w.NodeList[at.Node]) })
@@ -202,10 +210,12 @@ func (w *world) rankPriorities() {
 func (w *world) priorityAsVictim(t *api.TaskInfo) (priority int32, may bool) {
 	job := w.Jobs[t.Job]
 	switch {
-	case job == nil || !canBeEvicted(w.Session, t) || !t.Preemptable || isUntouchable(t.Pod) || w.kept[t.UID]:
+	case job == nil || !w.isVictim(t) || w.kept[t.UID]:
 		return 0, false
 	case w.inJobOf != nil:
 		return t.Priority, t.Job == w.job.UID && t.Priority < w.inJobOf.Priority
+	case w.from != nil:
+		return job.Priority, w.from.giveUp(t, job.Queue)
 	}
 	return job.Priority, job.Queue == w.job.Queue && job.UID != w.job.UID && job.Priority < w.job.Priority
 }
@@ -248,7 +258,8 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 	if !may {
 		return nil
 	}
-	v := &plan.Victim{Owner: sharing.Owner(t.Pod.UID), Level: w.levels[priority], Takes: w.amountsOf(t.Resreq), Frees: w.devices.Frees(t), Grace: graceOf(t.Pod)}
+	v := &plan.Victim{Owner: sharing.Owner(t.Pod.UID), Level: w.levels[priority], Takes: w.amountsOf(t.Resreq), Grace: graceOf(t.Pod)}
+	v.Frees = w.devices.Frees(t, w.job.Queue)
 	if started := t.Pod.Status.StartTime; started != nil {
 		v.Age = max(0, w.wall-started.Unix())
 	}
@@ -256,6 +267,9 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 		if budget.countsPod(t.Pod) {
 			v.Budgets = append(v.Budgets, &budget.Budget)
 		}
+	}
+	if w.from != nil {
+		w.from.describe(v, t, w.Jobs[t.Job].Queue)
 	}
 	if g := w.gangOf(w.Jobs[t.Job]); g != nil {
 		v.Gang, v.Role = &g.Gang, slices.Index(g.roles, t.TaskRole)

@@ -13,6 +13,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/sharing/plan"
 )
 
@@ -27,10 +28,11 @@ const (
 	podsAsOne = 16
 )
 
-// preemption is one run of the action preempt with our choice of victims.
-type preemption struct {
+// planner is one run of the action preempt or reclaim with our choice of victims.
+type planner struct {
 	*session
-	room *Room
+	room   *Room
+	action string
 	// left is for how many more jobs it looks for victims.
 	left int
 	// hopeless are kinds of pods, or queues with a priority, for which no evictions help in this
@@ -39,20 +41,21 @@ type preemption struct {
 	victims  map[api.JobID][]holds.Victim
 	// world is that of the last pod, nil if it is out of date.
 	world *world
+	// standings are where queues stand, by the resources that are asked for.
+	standings map[string]*queues.Standings
 }
 
-// preemptByPlans plans for the jobs that starve, one after the other. It returns the victims of
-// each job that is served, and whether there are jobs that Volcano has to choose for.
-func (r *Room) preemptByPlans() (victims map[api.JobID][]holds.Victim, others bool) {
-	p := &preemption{session: r.session, room: r, hopeless: map[string]string{}, victims: map[api.JobID][]holds.Victim{}}
+// planEvictions plans for the jobs that starve, one after the other. It returns the victims of each
+// job that is served, and whether there are jobs that Volcano has to choose for.
+func (r *Room) planEvictions(action string) (victims map[api.JobID][]holds.Victim, others bool) {
+	p := &planner{session: r.session, room: r, action: action, hopeless: map[string]string{}, victims: map[api.JobID][]holds.Victim{}, standings: map[string]*queues.Standings{}}
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
-	before := r.advice
-	r.advice, p.hasPlanned = map[api.JobID]string{}, true
-	for _, job := range r.fromResumed(p.starvingJobs()) {
+	p.hasPlanned = true
+	for _, job := range r.fromResumed(action, p.starvingJobs()) {
 		switch {
 		case p.left <= 0:
-			r.resumeAt = cmp.Or(r.resumeAt, job.UID)
-			r.noteAdvice(job, before[job.UID])
+			r.resumeAt[action] = cmp.Or(r.resumeAt[action], job.UID)
+			p.noteAdvice(job, r.earlier[advised{job.UID, action}])
 		case !r.MayEvictFor(job.UID):
 		case !p.canPlanFor(job):
 			others = true
@@ -65,30 +68,6 @@ func (r *Room) preemptByPlans() (victims map[api.JobID][]holds.Victim, others bo
 		}
 	}
 	return p.victims, others
-}
-
-// fromResumed returns jobs in the order in which they are served: first those that an earlier
-// session had no time for.
-func (r *Room) fromResumed(jobs []*api.JobInfo) []*api.JobInfo {
-	i := max(0, slices.IndexFunc(jobs, func(j *api.JobInfo) bool { return j.UID == r.resumeAt }))
-	r.resumeAt = ""
-	return slices.Concat(jobs[i:], jobs[:i])
-}
-
-// starvingJobs returns the jobs that may evict others, in their order.
-func (s *session) starvingJobs() (jobs []*api.JobInfo) {
-	for _, job := range s.Jobs {
-		if job.IsPending() || s.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Pending]) == 0 {
-			continue
-		}
-		if v := s.JobValid(job); (v == nil || v.Pass) && s.JobStarving(job) {
-			jobs = append(jobs, job)
-		}
-	}
-	slices.SortFunc(jobs, func(x, y *api.JobInfo) int {
-		return cmp.Or(compareBy(s.JobOrderFn, x, y), cmp.Compare(x.UID, y.UID))
-	})
-	return jobs
 }
 
 // canPlanFor reports whether plans are made for a job: no pod has claims of devices or a network
@@ -118,71 +97,55 @@ func lacksAnything(lacks []int64) bool {
 }
 
 // makeRoomFor makes room for the pods that a job needs to start: for several, all at once or none.
-// For one of them it does so first by evicting pods of other jobs of its queue, then by less
+// For one of them preempt does so first by evicting pods of other jobs of its queue, then by less
 // important ones of the job itself. It returns whether room is made.
-func (p *preemption) makeRoomFor(job *api.JobInfo) bool {
+func (p *planner) makeRoomFor(job *api.JobInfo) bool {
 	tasks := p.inTaskOrder(job)
 	if missing := missingTasks(job, tasks); len(missing) > 1 {
 		return !slices.ContainsFunc(missing, func(t *api.TaskInfo) bool { return !mayPreempt(t) }) && p.makeRoom(job, missing, false)
 	}
 	for _, t := range tasks {
 		one := []*api.TaskInfo{t}
-		if mayPreempt(t) && (p.makeRoom(job, one, false) || p.makeRoom(job, one, true)) {
+		if mayPreempt(t) && (p.makeRoom(job, one, false) || !p.reclaims() && p.makeRoom(job, one, true)) {
 			return true
 		}
 	}
 	return false
 }
 
-// inTaskOrder returns the tasks of a job that wait, the first to be served first.
-func (s *session) inTaskOrder(job *api.JobInfo) []*api.TaskInfo {
-	tasks := s.waitingTasks(job)
-	slices.SortStableFunc(tasks, func(x, y *api.TaskInfo) int { return compareBy(s.TaskOrderFn, x, y) })
-	return tasks
-}
-
-// compareBy compares two values by a function of Volcano's that says whether the first one comes
-// before the second.
-func compareBy[T any](comesBefore func(x, y any) bool, x, y T) int {
-	switch {
-	case comesBefore(x, y):
-		return -1
-	case comesBefore(y, x):
-		return 1
-	}
-	return 0
-}
-
 // makeRoom finds out who has to leave for pods that start together, and has the session see them as
 // leaving and the pods in their place. It returns false if no evictions help.
-func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) bool {
+func (p *planner) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) bool {
 	level := fmt.Sprintf("%s %d", job.Queue, job.Priority)
 	kind := level
 	for _, t := range tasks {
 		kind += " " + p.lookOf(t)
 	}
-	if inJob {
+	switch {
+	case inJob:
 		level, kind = string(tasks[0].UID), string(tasks[0].UID)
+	case p.reclaims():
+		level = kind // who gives up anything depends on what is wanted
 	}
 	for _, about := range []string{level, kind} {
 		if why, known := p.hopeless[about]; known {
-			p.room.noteAdvice(job, why)
+			p.noteAdvice(job, why)
 			return false
 		}
 	}
 	if p.left <= 0 {
 		return false
 	}
-	w := p.worldFor(job, tasks, inJob)
+	w, why := p.worldFor(job, tasks, inJob)
 	if w == nil {
-		p.hopeless[level] = ""
+		p.hopeless[level] = why
+		p.noteAdvice(job, why)
 		return false
 	}
 	p.left -= 1 + len(tasks)/podsAsOne
 	if !w.excludeNodes() {
 		return false
 	}
-	why := ""
 	for range maxTrials {
 		found, no, err := findPlan(&w.cluster, w.pods)
 		if err != nil {
@@ -209,14 +172,21 @@ func (p *preemption) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob boo
 		}
 		refused := p.tryPlan(job, places, victims)
 		if refused < 0 {
-			p.noteEvictions(w, &found)
+			p.noteEvictions(w, &found, victims, tasks)
 			return true
 		}
 		places[refused].wish.Excluded[places[refused].n] = true
 	}
 	p.hopeless[kind] = why
-	p.room.noteAdvice(job, why)
+	p.noteAdvice(job, why)
 	return false
+}
+
+// noteAdvice notes why no evictions help a job, if there is anything to be told.
+func (p *planner) noteAdvice(job *api.JobInfo, why string) {
+	if why != "" {
+		p.room.advice[advised{job.UID, p.action}] = why
+	}
 }
 
 // findPlan is plan.FindTogether whose faults are errors: a scheduler that ends in each session
@@ -244,10 +214,10 @@ func (s *session) lookOf(t *api.TaskInfo) string {
 
 // vetoedBy returns those of the victims that other plugins keep. Their say is asked for exactly
 // those that would leave.
-func (p *preemption) vetoedBy(t *api.TaskInfo, victims []*api.TaskInfo) (vetoed []*api.TaskInfo) {
+func (p *planner) vetoedBy(t *api.TaskInfo, victims []*api.TaskInfo) (vetoed []*api.TaskInfo) {
 	p.planning = true
 	defer func() { p.planning = false }()
-	allowed := p.Preemptable(t, victims)
+	allowed := p.allowedBy(t, victims)
 	for _, v := range victims {
 		if !slices.ContainsFunc(allowed, func(a *api.TaskInfo) bool { return a.UID == v.UID }) {
 			vetoed = append(vetoed, v)
@@ -258,7 +228,7 @@ func (p *preemption) vetoedBy(t *api.TaskInfo, victims []*api.TaskInfo) (vetoed 
 
 // dropVetoed takes pods that other plugins keep out of the world. The first time it asks for every
 // pod by itself: most plugins keep pods whoever else leaves.
-func (p *preemption) dropVetoed(w *world, t *api.TaskInfo, vetoed []*api.TaskInfo) {
+func (p *planner) dropVetoed(w *world, t *api.TaskInfo, vetoed []*api.TaskInfo) {
 	kept := map[api.TaskID]bool{}
 	for _, v := range vetoed {
 		kept[v.UID] = true
