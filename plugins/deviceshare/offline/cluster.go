@@ -66,22 +66,22 @@ func New(o Options) (*Cluster, error) {
 		return nil, errors.New("make a cluster: no name of a scheduler")
 	}
 	s := newServer()
-	store := deviceshare.NewStore(deviceshare.Options{Backends: o.Backends, Report: s, Now: func() time.Time { return o.Now }})
+	store := deviceshare.NewStore(deviceshare.Options{Backends: o.Backends, Report: s, Evictions: s, Now: func() time.Time { return o.Now }})
 	store.Configure(o.Settings)
 	for i := range config.actions {
-		config.actions[i] = store.Explained(config.actions[i])
+		config.actions[i] = store.Explained(store.MakingRoom(config.actions[i]))
 	}
 	// As the command of the scheduler does: the percentage has no meaningful sum.
 	deviceshare.IgnoreSums(wire.ResourcePercentage)
 	metrics.InitKubeSchedulerRelatedMetrics()
 	nodeorder.Register()
-	volcano := cache.NewCustomMockSchedulerCache(o.SchedulerName, nil, s, s, nil, &record.FakeRecorder{})
+	volcano := cache.NewCustomMockSchedulerCache(o.SchedulerName, nil, carriesNone{}, s, nil, &record.FakeRecorder{})
 	options.ServerOpts.PercentageOfNodesToFind = 100
 	ready := &atomic.Bool{}
 	ready.Store(true)
 	volcano.HyperNodesInfo = api.NewHyperNodesInfoWithCache(map[string]*api.HyperNodeInfo{}, map[int]sets.Set[string]{}, map[string]sets.Set[string]{}, ready)
 	volcano.Client().(*fake.Clientset).PrependReactor("create", "pods", s.recordBinding)
-	c := &Cluster{schedulerName: o.SchedulerName, store: store, config: config, server: s, cache: &sessionCache{SchedulerCache: volcano}}
+	c := &Cluster{schedulerName: o.SchedulerName, store: store, config: config, server: s, cache: &sessionCache{SchedulerCache: volcano, server: s}}
 	return c, nil
 }
 

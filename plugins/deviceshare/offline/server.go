@@ -15,12 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
 	k8stesting "k8s.io/client-go/testing"
 	clientcache "k8s.io/client-go/tools/cache"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	shardv1alpha1 "volcano.sh/apis/pkg/apis/shard/v1alpha1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
+
+	"deviceshare/plugins/deviceshare/evictor"
 )
 
 // defaultQueue is the queue of groups that name none.
@@ -30,7 +33,7 @@ const defaultQueue = "default"
 type sessionCache struct {
 	*cache.SchedulerCache
 	binds  []*cache.BindContext
-	leaves []Eviction
+	server *server
 }
 
 // Eviction is a pod that had to leave.
@@ -39,7 +42,7 @@ type Eviction struct {
 	Reason string
 }
 
-func (s *sessionCache) resetDecisions() { s.binds, s.leaves = nil, nil }
+func (s *sessionCache) resetDecisions() { s.binds = nil }
 
 // AddBindTask implements cache.Cache: it takes from the queue what Volcano has just put into it.
 func (s *sessionCache) AddBindTask(b *cache.BindContext) error {
@@ -50,11 +53,12 @@ func (s *sessionCache) AddBindTask(b *cache.BindContext) error {
 	return nil
 }
 
+// Evict implements cache.Cache, for actions that evict by themselves.
 func (s *sessionCache) Evict(t *api.TaskInfo, reason string) error {
 	if err := s.SchedulerCache.Evict(t, reason); err != nil {
 		return err
 	}
-	s.leaves = append(s.leaves, Eviction{Pod: t.Pod, Reason: reason})
+	s.server.leaves = append(s.server.leaves, Eviction{Pod: t.Pod, Reason: reason})
 	return nil
 }
 
@@ -71,8 +75,8 @@ type server struct {
 	pods   map[types.NamespacedName]*corev1.Pod
 	groups map[types.NamespacedName]*schedulingv1beta1.PodGroup
 	queues sets.Set[string]
-	// evicted are the pods that had to leave, in their order.
-	evicted []Eviction
+	// evicted are the pods that had to leave, in their order; leaves are those of this session.
+	evicted, leaves []Eviction
 	// bound are the Bindings of the pods that are being bound.
 	bound map[types.NamespacedName]*corev1.Binding
 
@@ -103,8 +107,26 @@ func (s *server) recordBinding(action k8stesting.Action) (bool, runtime.Object, 
 	return true, b, nil
 }
 
-// Evict implements cache.Evictor: evictions are carried out after the session.
-func (s *server) Evict(*corev1.Pod, string) error { return nil }
+// carriesNone is the evictor of Volcano's own cache: what a session evicts goes to the server.
+type carriesNone struct{}
+
+func (carriesNone) Evict(*corev1.Pod, string) error { return nil }
+
+// Evict implements room.Evictions: evictions are carried out after the session.
+func (s *server) Evict(_ kubernetes.Interface, v evictor.Eviction) {
+	if p := s.pods[v.Pod]; p != nil && !slices.ContainsFunc(s.leaves, func(e Eviction) bool { return e.Pod == p }) {
+		s.leaves = append(s.leaves, Eviction{Pod: p, Reason: v.Why})
+	}
+}
+
+// ClearNomination implements room.Evictions: no pod names a node before it is bound.
+func (s *server) ClearNomination(kubernetes.Interface, types.NamespacedName, types.UID) {}
+
+// Len implements room.Evictions.
+func (s *server) Len() int { return 0 }
+
+// Close implements room.Evictions.
+func (s *server) Close() {}
 
 func (s *server) UpdatePodStatus(p *corev1.Pod) (*corev1.Pod, error) {
 	s.mu.Lock()
@@ -147,18 +169,19 @@ func (s *server) Tell(*corev1.ObjectReference, string, string) {}
 // carryOut does what a session decided, in the order in which it did. It reports whether anything
 // is different now.
 func (c *Cluster) carryOut() (changed bool, err error) {
-	for _, e := range c.cache.leaves {
+	changed = len(c.server.leaves)+len(c.cache.binds) > 0
+	for _, e := range c.server.leaves {
 		if err := c.RemovePod(nameOf(e.Pod)); err != nil {
 			return false, err
 		}
 		c.server.evicted = append(c.server.evicted, e)
 	}
+	c.server.leaves = nil
 	for _, b := range c.cache.binds {
 		if err := c.bindAndRun(b.TaskInfo); err != nil {
 			return false, err
 		}
 	}
-	changed = len(c.cache.leaves)+len(c.cache.binds) > 0
 	for name, phase := range c.server.phases {
 		g := c.server.groups[name]
 		if g == nil || g.Status.Phase == phase {
