@@ -65,12 +65,13 @@ gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=1 mig=capable pci=
 
 // DefaultSchedulerConf is the configuration that manifests/install gives the scheduler, without
 // comments.
-const DefaultSchedulerConf = `actions: "enqueue, allocate, backfill"
+const DefaultSchedulerConf = `actions: "enqueue, allocate, reclaim, preempt, backfill"
 tiers:
 - plugins:
   - name: priority
   - name: gang
     enablePreemptable: false
+    enableReclaimable: false
   - name: conformance
   - name: deviceshare
     arguments:
@@ -84,6 +85,7 @@ tiers:
     enablePreemptable: false
   - name: predicates
   - name: proportion
+    enableReclaimable: false
   - name: nodeorder
     arguments:
       leastrequested.weight: 0
