@@ -48,19 +48,29 @@ type planner struct {
 // planEvictions plans for the jobs that starve, one after the other. It returns the victims of each
 // job that is served, and whether there are jobs that Volcano has to choose for.
 func (r *Room) planEvictions(action string) (victims map[api.JobID][]holds.Victim, others bool) {
-	p := &planner{session: r.session, room: r, action: action, hopeless: map[string]string{}, victims: map[api.JobID][]holds.Victim{}, standings: map[string]*queues.Standings{}}
+	p := &planner{
+		session: r.session, room: r, action: action, hopeless: map[string]string{},
+		victims: map[api.JobID][]holds.Victim{}, standings: map[string]*queues.Standings{},
+	}
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
 	p.hasPlanned = true
-	for _, job := range r.fromResumed(action, p.starvingJobs()) {
+	jobs := r.fromResumed(action, p.starvingJobs())
+	again := r.hopeless.begin(action, jobs)
+	for _, job := range jobs {
 		switch {
-		case p.left <= 0:
-			r.resumeAt[action] = cmp.Or(r.resumeAt[action], job.UID)
+		case p.left <= 0 || !again.mayPlanFor(job.UID):
+			if p.left <= 0 {
+				r.resumeAt[action] = cmp.Or(r.resumeAt[action], job.UID)
+			}
 			p.noteAdvice(job, r.earlier[advised{job.UID, action}])
+			p.judged[job.UID] = true // its turn comes in a later session
 		case !r.MayEvictFor(job.UID):
 		case !p.canPlanFor(job):
 			others = true
 		default:
-			if p.makeRoomFor(job) || p.isAdmitted(job) {
+			isHelped := p.makeRoomFor(job)
+			again.note(job.UID, isHelped, p.left > 0)
+			if isHelped || p.isAdmitted(job) {
 				p.judged[job.UID] = true
 			} else {
 				others = true
@@ -137,7 +147,7 @@ func (p *planner) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 		return false
 	}
 	w, why := p.worldFor(job, tasks, inJob)
-	if w == nil {
+	if w == nil || p.reclaims() && !p.Preemptive(p.Queues[job.Queue], tasks[0]) {
 		p.hopeless[level] = why
 		p.noteAdvice(job, why)
 		return false

@@ -76,6 +76,8 @@ type Room struct {
 	session *session // the open one, nil if none is
 	// resumeAt is the job that an action had no time for in the last session.
 	resumeAt map[string]api.JobID
+	// hopeless are the jobs that no evictions helped when that was looked at last.
+	hopeless *hopeless
 	// advice is why no evictions help a job, for those of which something is to be told; earlier is
 	// that of the last session.
 	advice, earlier map[advised]string
@@ -89,7 +91,7 @@ type advised struct {
 
 // New returns a Room without holds. Nil has the API server evict pods.
 func New(by Evictions, lead leader.Leadership, report evictor.Reporter, now, wall func() int64) *Room {
-	r := &Room{book: holds.NewBook(), now: now, wall: wall, resumeAt: map[string]api.JobID{}}
+	r := &Room{book: holds.NewBook(), now: now, wall: wall, resumeAt: map[string]api.JobID{}, hopeless: newHopeless()}
 	r.wanted.Store(&map[holds.Pod]bool{})
 	if r.evictor = by; by == nil {
 		r.evictor = evictor.New(lead, r, report)

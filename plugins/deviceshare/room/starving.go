@@ -12,15 +12,22 @@ import (
 
 // starvingJobs returns the jobs that may evict others, in their order.
 func (p *planner) starvingJobs() (jobs []*api.JobInfo) {
-	mayHelp := p.findWhomEvictionsHelp()
 	for _, job := range p.Jobs {
-		if job.IsPending() || p.Queues[job.Queue] == nil || len(job.TaskStatusIndex[api.Pending]) == 0 || !mayHelp(job) {
-			continue
-		}
-		if v := p.JobValid(job); (v == nil || v.Pass) && p.JobStarving(job) {
+		if !job.IsPending() && p.Queues[job.Queue] != nil && len(job.TaskStatusIndex[api.Pending]) > 0 {
 			jobs = append(jobs, job)
 		}
 	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	mayHelp := p.findWhomEvictionsHelp()
+	jobs = slices.DeleteFunc(jobs, func(job *api.JobInfo) bool {
+		if !mayHelp(job) {
+			return true
+		}
+		v := p.JobValid(job)
+		return v != nil && !v.Pass || !p.JobStarving(job)
+	})
 	slices.SortFunc(jobs, func(x, y *api.JobInfo) int {
 		return cmp.Or(compareBy(p.JobOrderFn, x, y), cmp.Compare(x.UID, y.UID))
 	})
