@@ -141,16 +141,26 @@ func (l *lab) answerUpdate(action k8stesting.Action) (bool, runtime.Object, erro
 	l.calls.RLock()
 	defer l.calls.RUnlock()
 	pod := action.(k8stesting.UpdateAction).GetObject().(*corev1.Pod)
-	conflict := false
-	l.changePod(pod.Name, func(p *corev1.Pod) {
-		if conflict = p.ResourceVersion != pod.ResourceVersion; !conflict {
-			p.Status = pod.Status
-		}
-	})
-	if conflict {
+	if !l.writeStatus(pod) {
 		return true, nil, apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("the pod has changed"))
 	}
 	return true, l.pod(pod.Name), nil
+}
+
+// writeStatus writes the status of a pod, unless the pod has changed. It returns whether it has.
+func (l *lab) writeStatus(pod *corev1.Pod) (written bool) {
+	l.mu.Lock()
+	now := l.pod(pod.Name)
+	isAsKnown := now != nil && now.ResourceVersion == pod.ResourceVersion
+	l.mu.Unlock()
+	if isAsKnown {
+		l.changePod(pod.Name, func(p *corev1.Pod) {
+			if written = p.ResourceVersion == pod.ResourceVersion; written {
+				p.Status = pod.Status
+			}
+		})
+	}
+	return written
 }
 
 func (s labStatus) UpdatePodGroup(g *api.PodGroup) (*api.PodGroup, error) {

@@ -338,6 +338,11 @@ func TestPodsThatMatchAnExclusiveRuleGoToDifferentDevices(t *testing.T) {
 	w.args = framework.Arguments{"deviceshare.GPUExclusiveRules": []any{map[any]any{"app": "llm"}, map[any]any{"app": "llm", "tier": "gold"}}}
 	w.schedule()
 	w.bound("other")
+	w.eventually("one of the two is bound", func() bool { // by another goroutine than the other one
+		_, a := w.binding("a")
+		_, b := w.binding("b")
+		return a || b
+	})
 	placed := 0
 	for _, pod := range []string{"a", "b"} {
 		if _, ok := w.binding(pod); ok {
