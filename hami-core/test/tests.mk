@@ -5,7 +5,7 @@
 FAKE := ../e2e/fakegpu
 ASAN_LIB := $(shell $(CC) -print-file-name=libasan.so)
 TSAN_LIB := $(shell $(CC) -print-file-name=libtsan.so)
-UNIT := limit limits table pages blocks region pace costs threads image
+UNIT := limit limits table pages blocks capture region pace costs threads image
 
 # The tables in the documentation name tests that exist.
 .PHONY: test-map
@@ -64,6 +64,9 @@ $$(B)/$(1)/test/blocks_test: test/blocks_test.c test/testing.h $(patsubst %,$(B)
 	@mkdir -p $$(@D)
 	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -Wno-missing-prototypes -Wl,--wrap=malloc -o $$@ $$< \
 		$(patsubst %,$(B)/$(1)/obj/%.o,$(CORE) memory/blocks) -lpthread
+$$(B)/$(1)/test/capture_test: test/capture_test.c test/testing.h $$(B)/$(1)/obj/context/capture.o | $(GENERATED)
+	@mkdir -p $$(@D)
+	$(Q)$$(CC) $$(CFLAGS) $$(BASE) $(2) -Wno-missing-prototypes -o $$@ $$< $$(B)/$(1)/obj/context/capture.o -lpthread
 endef
 $(eval $(call unit_tests,test,))
 $(eval $(call unit_tests,asan,$(SANITIZE)))

@@ -84,13 +84,16 @@ void capture_watch(struct capture_view *v)
 	*v = (struct capture_view){count_of(&captures.begun), count_of(&captures.ended)};
 }
 
-/* A stream that waits for an event of one that records records as well. */
+/*
+ * A stream that waits for an event of one that records records as well. The stream is asked first:
+ * a capture that ends between the two looks has been counted at the second one.
+ */
 int capture_may_have_recorded(const struct capture_view *v, CUstream stream)
 {
 	if (!stream)
 		return 0;
-	return count_of(&captures.begins) != v->begun || count_of(&captures.ends) != v->ended ||
-	       (capture_is_any_open() && is_recording(stream));
+	return (capture_is_any_open() && is_recording(stream)) ||
+	       count_of(&captures.begins) != v->begun || count_of(&captures.ends) != v->ended;
 }
 
 void capture_begin_begin(void)
