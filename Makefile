@@ -34,7 +34,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb plans scale mutate chaos sabotage kills hostile pictures fleet versions format lint clean
+.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb plans scale rooms mutate chaos sabotage kills hostile pictures fleet versions format lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,11 +137,15 @@ openb: ## place the workloads of a trace with each policy, the domain alone and 
 # Sizes of cluster, and flags of e2e/laboratory/cmd/scale; see docs/scale.md.
 NODES      ?= 200,1000,5000
 SCALEFLAGS ?=
+ROOM_NODES ?= 500
 
 scale: ## place pods with and without devices in turns on clusters of simulated nodes, then with the scheduler alone; NODES=200,1000 SCALEFLAGS='--turns 5'
 	@$(GO) run $(LAZY) ./e2e/laboratory/cmd/scale --nodes $(NODES) $(SCALEFLAGS)
 	DEVICESHARE_SCALE=$(NODES) $(GOTEST) -count=1 -timeout 3h -v -run 'TestScale$$' ./plugins/deviceshare
 	DEVICESHARE_SCALE_MEMORY=5000 $(GOTEST) -count=1 -timeout 3h -v -run 'TestScaleMemory$$' ./plugins/deviceshare
+
+rooms: ## plan the evictions of KAI's tests at scale; ROOM_NODES=500
+	DEVICESHARE_ROOM=$(ROOM_NODES) $(GOTEST) -count=1 -timeout 3h -v -run 'TestMakingRoomAtScale$$' ./plugins/deviceshare
 
 PLANS ?= 1000000
 

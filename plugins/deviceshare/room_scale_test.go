@@ -46,11 +46,11 @@ func kaiCases(nodes int) map[string]kaiCase {
 }
 
 // TestMakingRoomAtScale prints how long it takes to plan the evictions of KAI's cases, in sessions
-// over a fake API server. It is part of `make scale`.
+// over a fake API server: `make rooms`.
 func TestMakingRoomAtScale(t *testing.T) {
 	text := os.Getenv("DEVICESHARE_ROOM")
 	if text == "" {
-		t.Skip("takes minutes: make scale")
+		t.Skip("takes minutes: make rooms")
 	}
 	nodes, err := strconv.Atoi(text)
 	if err != nil {
