@@ -217,9 +217,10 @@ func TestAProxyThatStopsDoesNotWaitForThePluginForEver(t *testing.T) {
 func TestARenamedResourceIsThatOfTheProxy(t *testing.T) {
 	w := startProxy(t, kubelettest.Start(t), long, long)
 	p := w.plugin(t)
-	w.kubelet.Await(t, "the slots", func(healthy, _, n int) bool { return healthy == 2 && n == 1 })
+	first := 0 // on a busy machine the proxy may register more than once
+	w.kubelet.Await(t, "the slots", func(healthy, _, n int) bool { first = n; return healthy == 2 && n > 0 })
 	p.set(func() { p.resource = "example.com/b" })
-	w.kubelet.Await(t, "the second name", func(healthy, _, n int) bool { return healthy == 2 && n == 2 })
+	w.kubelet.Await(t, "the second name", func(healthy, _, n int) bool { return healthy == 2 && n > first })
 }
 
 func TestAPluginThatListsNonsenseChangesNothing(t *testing.T) {
