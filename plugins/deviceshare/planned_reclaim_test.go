@@ -152,7 +152,9 @@ func (c *reclaims) run(t *testing.T) {
 	}
 }
 
-var fourWhole = map[string][]string{"theirs": {"a n1 0", "b n1 1", "c n2 0", "d n2 1"}}
+// fourWhole are pods with a whole device each. Those of one node are less important: of plans that
+// cost the same, any may be taken.
+var fourWhole = map[string][]string{"theirs-low": {"a n1 0", "b n1 1"}, "theirs-high": {"c n2 0", "d n2 1"}}
 
 func TestAQueueGetsItsShareByWeightBack(t *testing.T) {
 	for name, c := range map[string]reclaims{
@@ -165,7 +167,7 @@ func TestAQueueGetsItsShareByWeightBack(t *testing.T) {
 			wants:   []asks{{number: 2}}, evicted: []string{"c", "d"},
 		},
 		"memory that is named": {
-			running: map[string][]string{"theirs": {"a n1 0 9000", "b n1 1 9000", "c n2 0 9000", "d n2 1 9000"}},
+			running: map[string][]string{"theirs-low": {"a n1 0 9000", "b n1 1 9000"}, "theirs-high": {"c n2 0 9000", "d n2 1 9000"}},
 			wants:   []asks{{number: 1, memory: 8000}}, evicted: []string{"a"},
 		},
 		"a gang over two nodes": {
@@ -186,8 +188,9 @@ func TestAQueueGetsItsShareByWeightBack(t *testing.T) {
 		},
 		"the queue that has the most too much gives": {
 			nodes: 3, queues: map[string]string{"mine": "", "theirs": "", "others": ""},
-			running: map[string][]string{"theirs": {"a n1 0", "b n1 1", "c n2 0"}, "others": {"d n2 1", "e n3 0", "f n3 1"}, "theirs-1": {"g n3 0 1"}},
-			wants:   []asks{{number: 1}}, evicted: []string{"a"},
+			running: map[string][]string{
+				"theirs": {"a n1 0", "b n1 1"}, "theirs-high": {"c n2 0", "g n2 1 9999"}, "others": {"e n3 0", "f n3 1"}},
+			wants: []asks{{number: 1}}, evicted: []string{"a"},
 		},
 		"a gang leaves as a whole, if no single pod would do": {
 			running: map[string][]string{"theirs-g/2": {"a n1 0", "b n1 1"}, "theirs-high": {"c n2 0", "d n2 1"}},
