@@ -217,10 +217,31 @@ func TestAProxyThatStopsDoesNotWaitForThePluginForEver(t *testing.T) {
 func TestARenamedResourceIsThatOfTheProxy(t *testing.T) {
 	w := startProxy(t, kubelettest.Start(t), long, long)
 	p := w.plugin(t)
-	first := 0 // on a busy machine the proxy may register more than once
-	w.kubelet.Await(t, "the slots", func(healthy, _, n int) bool { first = n; return healthy == 2 && n > 0 })
+	w.kubelet.Await(t, "the slots", func(healthy, _, n int) bool { return healthy == 2 && n == 1 })
 	p.set(func() { p.resource = "example.com/b" })
-	w.kubelet.Await(t, "the second name", func(healthy, _, n int) bool { return healthy == 2 && n > first })
+	w.kubelet.Await(t, "the second name", func(healthy, _, n int) bool { return healthy == 2 && n == 2 })
+}
+
+// The kubelet knows registrations by the name of the resource. After a rename, the stream for the
+// old name may end last.
+func TestTheEndOfAnotherResourceLeavesARegistrationAlone(t *testing.T) {
+	k := kubelettest.Start(t)
+	old := serve(t, k)
+	k.Await(t, "the slots", func(healthy, _, n int) bool { return healthy == 2 && n == 1 })
+	renamed := &plugin{resource: "example.com/b", changes: make(chan struct{}, 1), devices: old.devices}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	server := kubelet.NewServer(kubelet.ServerConfig{Directory: k.Plugins(), Socket: "renamed.sock", Offer: renamed})
+	go func() { defer close(ended); _ = server.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	k.Await(t, "the second name", func(healthy, _, n int) bool { return healthy == 2 && n == 2 })
+	old.end()
+	for k.Reads("test.sock") {
+		time.Sleep(time.Millisecond)
+	}
+	if called := k.Calls(); called != "renamed.sock" {
+		t.Errorf("the kubelet calls %q", called)
+	}
 }
 
 func TestAPluginThatListsNonsenseChangesNothing(t *testing.T) {

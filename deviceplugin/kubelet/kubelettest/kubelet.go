@@ -42,7 +42,7 @@ type Kubelet struct {
 	resource string
 	client   pluginapi.DevicePluginClient
 	conn     *grpc.ClientConn
-	streams  map[*grpc.ClientConn]string // endpoints whose lists are taken in: conn's and earlier
+	streams  map[*grpc.ClientConn]registration // whose lists are taken in: conn's and earlier
 	healthy  map[string]bool
 	entries  []entry
 	pods     map[string]*corev1.Pod // by UID
@@ -81,7 +81,7 @@ func Start(t *testing.T) *Kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &Kubelet{Directory: dir, changed: make(chan struct{}), open: make(chan struct{}), healthy: map[string]bool{}, streams: map[*grpc.ClientConn]string{}, pods: map[string]*corev1.Pod{}}
+	k := &Kubelet{Directory: dir, changed: make(chan struct{}), open: make(chan struct{}), healthy: map[string]bool{}, streams: map[*grpc.ClientConn]registration{}, pods: map[string]*corev1.Pod{}}
 	close(k.open)
 	for _, sub := range []string{"device-plugins", "pod-resources"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o750); err != nil {
@@ -135,7 +135,7 @@ func (k *Kubelet) listen() error {
 func (k *Kubelet) stop() {
 	k.mu.Lock()
 	server, streams := k.server, k.streams
-	k.conn, k.client, k.healthy, k.streams = nil, nil, nil, map[*grpc.ClientConn]string{}
+	k.conn, k.client, k.healthy, k.streams = nil, nil, nil, map[*grpc.ClientConn]registration{}
 	k.wake()
 	k.mu.Unlock()
 	server.Stop()
@@ -207,6 +207,9 @@ func (k *Kubelet) HoldRegistrations(endpoint string) (takeAgain func()) {
 // HeldRegistrations is how many registrations wait until they are taken.
 func (k *Kubelet) HeldRegistrations() int { return int(k.waiting.Load()) }
 
+// registration is what a plugin has registered.
+type registration struct{ endpoint, resource string }
+
 // Register implements the registration service.
 func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
 	k.mu.Lock()
@@ -241,7 +244,8 @@ func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 		return nil, err
 	}
 	k.mu.Lock()
-	k.resource, k.client, k.conn, k.streams[conn] = r.GetResourceName(), client, conn, r.GetEndpoint()
+	k.resource, k.client, k.conn = r.GetResourceName(), client, conn
+	k.streams[conn] = registration{endpoint: r.GetEndpoint(), resource: k.resource}
 	k.count++
 	k.wake()
 	k.mu.Unlock()
@@ -250,18 +254,21 @@ func (k *Kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 }
 
 // follow takes in lists of devices. As with the real one, those of an earlier registration count as
-// long as its stream is open, and when any stream ends it is the latest registration that is
-// forgotten: both know the resource's name only.
+// long as its stream is open, and when the stream of any registration of a resource ends, it is the
+// latest one of it that is forgotten: both know the resource's name only.
 func (k *Kubelet) follow(conn *grpc.ClientConn, stream grpc.ServerStreamingClient[pluginapi.ListAndWatchResponse]) {
 	for {
 		answer, err := stream.Recv()
 		k.mu.Lock()
+		by, known := k.streams[conn]
 		switch {
-		case k.streams[conn] == "": // of an earlier life, or forgotten
+		case !known: // of an earlier life, or forgotten
 			err = errForgotten
 		case err != nil:
 			delete(k.streams, conn)
-			k.disconnect()
+			if by.resource == k.resource {
+				k.disconnect()
+			}
 			k.wake()
 			_ = conn.Close()
 		default:
@@ -300,7 +307,7 @@ func (k *Kubelet) Watch(watch func(before, now Seen)) {
 func (k *Kubelet) Reads(endpoint string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Contains(slices.Collect(maps.Values(k.streams)), endpoint)
+	return slices.ContainsFunc(slices.Collect(maps.Values(k.streams)), func(r registration) bool { return r.endpoint == endpoint })
 }
 
 // Registrations is how often a plugin has registered.
@@ -315,7 +322,7 @@ func (k *Kubelet) Registrations() int {
 func (k *Kubelet) Calls() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.streams[k.conn]
+	return k.streams[k.conn].endpoint
 }
 
 // Health is the slots that the kubelet knows, with their health.
