@@ -23,7 +23,7 @@ func (s *scenario) build(t *testing.T) (*plan.World, *plan.Wish) {
 		b.budgets[name] = &plan.Budget{Name: name, Allowed: allowed}
 	}
 	for name, most := range s.gives {
-		b.givers[name] = &plan.Giver{Name: name, Most: []int64{int64(most)}}
+		b.givers[name] = &plan.Giver{Most: []int64{int64(most)}}
 	}
 	for name, least := range s.gangs {
 		b.gangs[name] = &plan.Gang{Spare: -least}

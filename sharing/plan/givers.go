@@ -6,13 +6,12 @@ import "slices"
 
 // Giver is a queue whose pods may leave so that another queue gets what it deserves.
 type Giver struct {
-	Name string
 	// Most is how much of each amount may leave it.
 	Most []int64
 }
 
-// gives reports whether a queue may lose so much.
-func (g *Giver) gives(amounts []int64) bool {
+// mayLose reports whether a queue may lose so much.
+func (g *Giver) mayLose(amounts []int64) bool {
 	for r, n := range amounts {
 		if n > 0 && n > g.Most[r] {
 			return false
@@ -24,7 +23,7 @@ func (g *Giver) gives(amounts []int64) bool {
 // isKept reports whether a pod may not leave whoever else does: a budget is exhausted, or its
 // queues keep it.
 func (v *Victim) isKept() bool {
-	return isExhausted(v.Budgets) || slices.ContainsFunc(v.Givers, func(g *Giver) bool { return !g.gives(v.Gives) })
+	return isExhausted(v.Budgets) || slices.ContainsFunc(v.Givers, func(g *Giver) bool { return !g.mayLose(v.Gives) })
 }
 
 // keepsGivers reports whether queues may lose these pods together.
@@ -36,7 +35,7 @@ func keepsGivers(leaving []*Victim) bool {
 				continue
 			}
 			seen = append(seen, g)
-			if !g.gives(lostBy(g, leaving[i:])) {
+			if !g.mayLose(lostBy(g, leaving[i:])) {
 				return false
 			}
 		}

@@ -350,7 +350,7 @@ func (c *cluster) world() (*plan.World, *plan.Wish) {
 	}
 	givers := make([]*plan.Giver, len(c.givers))
 	for i, g := range c.givers {
-		givers[i] = &plan.Giver{Name: fmt.Sprint("q", i), Most: g.most[:]}
+		givers[i] = &plan.Giver{Most: g.most[:]}
 	}
 	gangs := make([]*plan.Gang, len(c.gangs))
 	for g := range gangs {

@@ -131,7 +131,7 @@ type usedNode struct {
 	nextFor *Wish
 	// after is the node with these pods, nil if it is not known.
 	after *Node
-	// fullFor is the kind of pod of which no more fits whoever leaves, nil if that is not known.
+	// fullFor is the kind of pod of which no more fits whoever leaves, nil if none is known.
 	fullFor *Wish
 }
 

@@ -48,11 +48,11 @@ type Victim struct {
 	Role int
 	// Budgets count the pod.
 	Budgets []*Budget
-	// Givers are its queue and those above it that give the pod up, nil if it leaves for one of its
-	// own queue. Gives is what they lose of each amount in Giver.Most.
+	// Givers are its queue and those above it that give the pod up, nil if it leaves for one of
+	// its own queue. Gives is what they lose of each amount in Giver.Most.
 	Givers []*Giver
 	Gives  []int64
-	// Turn ranks its queue by how much more than it deserves it has. The one with the most is 0.
+	// Turn ranks its queue by how much more it has than it deserves: 0 has the most.
 	Turn int
 	// Grace is how long it may take to end, Age how long it has run, in seconds.
 	Grace, Age int64

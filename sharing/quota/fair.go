@@ -32,24 +32,19 @@ func ShareByWeight(total int64, claims []Claim) []int64 {
 			}
 		}
 		d := division{left: big.NewInt(max(left, 0)), weights: big.NewInt(max(weights, 1))}
-		broken := new(big.Int)
+		raised, sum := make([]*big.Int, len(claims)), new(big.Int)
 		for i := range claims {
 			if !fixed[i] {
-				broken.Add(broken, d.breaks(&claims[i]))
+				raised[i] = d.raiseOf(&claims[i])
+				sum.Add(sum, raised[i])
 			}
 		}
-		done := true
 		for i := range claims {
-			if fixed[i] {
-				continue
-			}
-			by := d.breaks(&claims[i])
-			if broken.Sign() == 0 || by.Sign() == broken.Sign() {
-				shares[i], fixed[i] = d.share(&claims[i]), true
-				done = done && broken.Sign() == 0
+			if !fixed[i] && (sum.Sign() == 0 || raised[i].Sign() == sum.Sign()) {
+				shares[i], fixed[i] = d.boundedShare(&claims[i]), true
 			}
 		}
-		if done {
+		if sum.Sign() == 0 {
 			return shares
 		}
 	}
@@ -58,24 +53,24 @@ func ShareByWeight(total int64, claims []Claim) []int64 {
 // division is what is left for queues of some weights together.
 type division struct{ left, weights *big.Int }
 
-// breaks returns by how much the bounds of a claim raise its part, times all weights: less than 0
+// raiseOf returns by how much the bounds of a claim raise its part, times all weights: less than 0
 // if they lower it.
-func (d *division) breaks(c *Claim) *big.Int {
+func (d *division) raiseOf(c *Claim) *big.Int {
 	part := new(big.Int).Mul(d.left, big.NewInt(max(c.Weight, 0)))
 	bounded := part
-	if most := d.times(min(c.Wants, c.Most)); bounded.Cmp(most) > 0 {
+	if most := d.timesWeights(min(c.Wants, c.Most)); bounded.Cmp(most) > 0 {
 		bounded = most
 	}
-	if least := d.times(c.Least); bounded.Cmp(least) < 0 {
+	if least := d.timesWeights(c.Least); bounded.Cmp(least) < 0 {
 		bounded = least
 	}
 	return new(big.Int).Sub(bounded, part)
 }
 
-func (d *division) times(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), d.weights) }
+func (d *division) timesWeights(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), d.weights) }
 
-// share returns the part of a claim within its bounds, rounded down.
-func (d *division) share(c *Claim) int64 {
+// boundedShare returns the part of a claim within its bounds, rounded down.
+func (d *division) boundedShare(c *Claim) int64 {
 	part := new(big.Int).Mul(d.left, big.NewInt(max(c.Weight, 0)))
 	part.Quo(part, d.weights)
 	return max(min(part.Int64(), c.Wants, c.Most), c.Least)

@@ -39,12 +39,11 @@ type Standings struct {
 // it still has a larger part of it than the queue that wants had before: so nobody takes anything
 // back, and the largest deficit shrinks.
 type Terms struct {
+	// Wants is what the queue wants.
+	Wants     []int64
 	standings *Standings
 	chain     []string
-	wants     []int64
-	// deserves says of each level whether it and those below it deserve what is wanted.
-	deserves []bool
-	// beyond is the first level that does not, and of what; -1 if all do.
+	// beyond is the first level that does not deserve that, and of what; -1 if all do.
 	beyond, of int
 }
 
@@ -61,15 +60,12 @@ type Level struct {
 
 // TermsFor returns the terms for a queue.
 func (s *Standings) TermsFor(queue string, wants []int64) *Terms {
-	t := &Terms{standings: s, chain: s.Chains[queue], wants: wants, beyond: -1}
-	deserves := true
+	t := &Terms{standings: s, chain: s.Chains[queue], Wants: wants, beyond: -1}
 	for i, name := range t.chain {
-		of := s.Of[name].findBeyond(wants)
-		if of >= 0 && t.beyond < 0 {
+		if of := s.Of[name].findBeyond(wants); of >= 0 {
 			t.beyond, t.of = i, of
+			break
 		}
-		deserves = deserves && of < 0
-		t.deserves = append(t.deserves, deserves)
 	}
 	return t
 }
@@ -88,12 +84,12 @@ func (t *Terms) Beyond() (queue string, of int, beyond bool) {
 func (t *Terms) GivenBy(queue string) (levels []Level, gives bool) {
 	chain := t.standings.Chains[queue]
 	above := slices.IndexFunc(t.chain, func(name string) bool { return slices.Contains(chain, name) })
-	if above <= 0 || chain[0] == t.chain[above] || !t.deserves[above-1] {
+	if isBeyond := t.beyond >= 0 && t.beyond < above; above <= 0 || chain[0] == t.chain[above] || isBeyond {
 		return nil, false
 	}
-	has, deserved := t.standings.Of[t.chain[above-1]].smallestPart(t.wants)
+	has, deserved := t.standings.Of[t.chain[above-1]].smallestPart(t.Wants)
 	for _, name := range chain[:slices.Index(chain, t.chain[above])] {
-		l := t.standings.Of[name].levelFor(t.wants, has, deserved)
+		l := t.standings.Of[name].levelFor(t.Wants, has, deserved)
 		if l.IsBound && !slices.Contains(l.Above, true) {
 			return nil, false
 		}
@@ -118,7 +114,7 @@ func (l *Level) GivesUp(takes []int64) bool {
 // most.
 func (t *Terms) Excess(queue string) (times float64) {
 	s := t.standings.Of[queue]
-	for r, n := range t.wants {
+	for r, n := range t.Wants {
 		switch {
 		case n <= 0 || s.Has[r] <= 0:
 		case s.Deserved[r] <= 0:
