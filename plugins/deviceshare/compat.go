@@ -57,8 +57,8 @@ func (p *Plugin) registerCallbacks(ssn *framework.Session) {
 	ssn.AddPrePredicateFn(PluginName, p.prePredicate)
 	ssn.AddPredicateFn(PluginName, p.predicate)
 	ssn.AddNodeOrderFn(PluginName, p.nodeOrder)
-	ssn.AddPreemptableFn(PluginName, asEvictableFn(ssn.Preemptable, p.choosePreemptVictims))
-	ssn.AddReclaimableFn(PluginName, asEvictableFn(ssn.Reclaimable, p.chooseReclaimVictims))
+	ssn.AddPreemptableFn(PluginName, asEvictableFn(ssn.Preemptable, p.unlessPlanned(p.choosePreemptVictims)))
+	ssn.AddReclaimableFn(PluginName, asEvictableFn(ssn.Reclaimable, p.unlessPlanned(p.chooseReclaimVictims)))
 	ssn.AddSimulatePredicateFn(PluginName, func(_ context.Context, _ fwk.CycleState, task *api.TaskInfo, node *api.NodeInfo) error {
 		return p.afterEvictions(task, node)
 	})
@@ -79,7 +79,7 @@ type victimOrder interface {
 // To learn what the others allow, it asks Volcano, which asks this plugin again: then it
 // allows everybody. It recognises such a question by its task, a copy made for the
 // question, so dry runs can ask from many goroutines.
-func asEvictableFn(decide victimFilter, choose func(*api.TaskInfo, []*api.TaskInfo, victimFilter) (victims []*api.TaskInfo, opinion bool)) api.EvictableFn {
+func asEvictableFn(decide victimFilter, choose victimChooser) api.EvictableFn {
 	var questions sync.Map
 	agree := func(task *api.TaskInfo, candidates []*api.TaskInfo) []*api.TaskInfo {
 		question := task.Clone()

@@ -44,15 +44,27 @@ type evictions struct {
 	now map[api.TaskID]struct{}
 }
 
+// victimChooser says which of the candidates, all on one node, may be evicted for a task; false if
+// it has no opinion.
+type victimChooser func(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) (victims []*api.TaskInfo, opinion bool)
+
+// unlessPlanned is a choice that is left to the plans of room: it has no opinion on those, and
+// allows nobody for a job for which room has decided.
+func (e *evictions) unlessPlanned(choose victimChooser) victimChooser {
+	return func(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
+		if e.store.room.IsPlanning() {
+			return nil, false
+		}
+		if !e.store.room.MayEvictFor(task.Job) {
+			return nil, true
+		}
+		return choose(task, candidates, agree)
+	}
+}
+
 // choosePreemptVictims says which of the candidates, all on one node, may be evicted for a
 // task of the same queue.
 func (e *evictions) choosePreemptVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
-	if e.store.room.IsPlanning() {
-		return nil, false
-	}
-	if !e.store.room.MayEvictFor(task.Job) {
-		return nil, true
-	}
 	if e.dryRuns {
 		return e.chooseVictims(task, candidates, agree, preemptByDryRun)
 	}
@@ -62,12 +74,6 @@ func (e *evictions) choosePreemptVictims(task *api.TaskInfo, candidates []*api.T
 // chooseReclaimVictims says which of the candidates, all on one node, may be evicted for a
 // task of another queue.
 func (e *evictions) chooseReclaimVictims(task *api.TaskInfo, candidates []*api.TaskInfo, agree victimFilter) ([]*api.TaskInfo, bool) {
-	if e.store.room.IsPlanning() {
-		return nil, false
-	}
-	if !e.store.room.MayEvictFor(task.Job) {
-		return nil, true
-	}
 	if e.limits != nil {
 		// Which ones the others allow depends on the order: ours must be among them.
 		allowed := slices.SortedStableFunc(slices.Values(agree(task, candidates)), e.lowestFirst)

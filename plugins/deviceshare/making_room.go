@@ -111,7 +111,7 @@ func (p *Plugin) Frees(t *api.TaskInfo, queue api.QueueID) []int64 {
 
 // Standings implements room.Devices.
 func (p *Plugin) Standings(ssn *framework.Session, names []string) *queues.Standings {
-	return p.store.queues.Standings(ssn, p.snapshot(), names)
+	return p.store.queues.Standings(ssn, p.queueSnapshot(), names)
 }
 
 // Serves implements room.Devices.

@@ -175,10 +175,7 @@ func (c *cycles) place(pods []trace.Pod) int {
 
 // runActions runs the shipped actions, as the command of the scheduler does.
 func (c *cycles) runActions(ssn *framework.Session) {
-	conf.EnabledActionMap = map[string]bool{}
-	for _, a := range c.actions {
-		conf.EnabledActionMap[a.Name()] = true
-	}
+	enableActions(c.actions)
 	for _, a := range c.actions {
 		c.store.MakingRoom(a).Execute(ssn)
 	}

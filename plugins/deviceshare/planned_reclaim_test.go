@@ -5,7 +5,6 @@ package deviceshare
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,11 +30,11 @@ type reclaims struct {
 	nodes int
 	// beside is the plugin that orders queues, proportion if it is "": as shipped.
 	beside string
-	// queues are "name" or "name<parent", and what they have: weight=N, deserved and guarantee of
-	// number and memory.
+	// queues are "name" or "name<parent", and what they have: weight=N, deserved and guarantee
+	// of number and memory.
 	queues map[string]string
-	// running are pods "name node device" with the MiB of a device, 0 for all, by their group. A
-	// group belongs to the queue of its name up to a dash, and a gang has a number behind it.
+	// running are pods "name node device" with the MiB of a device, 0 for all, by their group.
+	// A group belongs to the queue of its name up to a dash, and a gang has a number behind it.
 	running map[string][]string
 	wants   []asks
 	// evicted are those that leave; the pods are bound then, and only then.
@@ -67,32 +66,22 @@ func queueFrom(t *testing.T, name, text string) *schedulingv1beta1.Queue {
 	name, parent, _ := strings.Cut(name, "<")
 	q := queueBelow(t, name, parent, "")
 	q.Spec.Weight = 1
+	amounts := map[string]string{} // by list
 	for _, field := range strings.Fields(text) {
 		key, value, _ := strings.Cut(field, "=")
 		list, resource, _ := strings.Cut(key, ".")
 		switch list {
 		case "weight":
 			fmt.Sscan(value, &q.Spec.Weight)
-		case "deserved":
-			q.Spec.Deserved = joined(q.Spec.Deserved, amountsOf(t, resource+"="+value))
-		case "guarantee":
-			q.Spec.Guarantee.Resource = joined(q.Spec.Guarantee.Resource, amountsOf(t, resource+"="+value))
 		case "reclaimable":
 			no := false
 			q.Spec.Reclaimable = &no
+		default:
+			amounts[list] += " " + resource + "=" + value
 		}
 	}
+	q.Spec.Deserved, q.Spec.Guarantee.Resource = amountsOf(t, amounts["deserved"]), amountsOf(t, amounts["guarantee"])
 	return q
-}
-
-func joined[M ~map[K]V, K comparable, V any](a, b M) M {
-	if a == nil {
-		return b
-	}
-	for k, v := range b {
-		a[k] = v
-	}
-	return a
 }
 
 func (c *reclaims) lab(t *testing.T) *lab {
@@ -139,14 +128,7 @@ func (c *reclaims) lab(t *testing.T) *lab {
 func (c *reclaims) run(t *testing.T) {
 	t.Helper()
 	l := c.lab(t)
-	for range 8 {
-		l.tick()
-	}
-	evicted := l.evictions()
-	slices.Sort(evicted)
-	if !slices.Equal(evicted, c.evicted) || l.isBound("new") != (len(c.evicted) > 0) {
-		t.Errorf("evicted %v, want %v; bound: %v; told %q", evicted, c.evicted, l.isBound("new"), l.status.message("new"))
-	}
+	l.requireEvicted(8, c.evicted)
 	if got := l.status.message("new"); !strings.Contains(got, c.told) {
 		t.Errorf("told %q, want %q", got, c.told)
 	}

@@ -60,13 +60,19 @@ func (c *planned) run(t *testing.T) {
 		c.change(l)
 		l.caughtUp()
 	}
-	for range 6 {
+	l.requireEvicted(6, c.evicted)
+}
+
+// requireEvicted lets seconds pass. Pod "new" is to be bound if pods had to leave, and only then.
+func (l *lab) requireEvicted(seconds int, want []string) {
+	l.t.Helper()
+	for range seconds {
 		l.tick()
 	}
 	evicted := l.evictions()
 	slices.Sort(evicted)
-	if !slices.Equal(evicted, c.evicted) || l.isBound("new") != (len(c.evicted) > 0) {
-		t.Errorf("evicted %v, want %v; bound: %v; told %q", evicted, c.evicted, l.isBound("new"), l.status.message("new"))
+	if !slices.Equal(evicted, want) || l.isBound("new") != (len(want) > 0) {
+		l.t.Errorf("evicted %v, want %v; bound: %v; told %q", evicted, want, l.isBound("new"), l.status.message("new"))
 	}
 }
 

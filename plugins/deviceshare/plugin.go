@@ -106,7 +106,7 @@ func (p *Plugin) openLimits(ssn *framework.Session) {
 	if p.off == nil {
 		of = queues.Of(ssn, p.settings)
 	}
-	p.limits = p.store.queues.Open(of, p.snapshot())
+	p.limits = p.store.queues.Open(of, p.queueSnapshot())
 	if p.limits != nil {
 		p.store.queues.ReportDoubts(ssn, p.settings, func(queue *corev1.ObjectReference, text string) {
 			p.store.report.Report(queue, events.QueueLimitDoubtful, text)
@@ -114,8 +114,8 @@ func (p *Plugin) openLimits(ssn *framework.Session) {
 	}
 }
 
-// snapshot is the session as queues see it.
-func (p *Plugin) snapshot() queues.Snapshot {
+// queueSnapshot is the session as queues see it.
+func (p *Plugin) queueSnapshot() queues.Snapshot {
 	return queues.Snapshot{Nodes: p.nodes, Infos: p.infos, Jobs: p.jobs, Settings: p.settings, Tasks: p}
 }
 

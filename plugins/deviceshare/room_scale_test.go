@@ -136,7 +136,7 @@ func (l *lab) timeReclaim() (took time.Duration) {
 	l.seconds.Add(1)
 	l.calls.Lock()
 	ssn := l.open()
-	conf.EnabledActionMap = map[string]bool{"enqueue": true, "allocate": true, "reclaim": true, "backfill": true}
+	enableActions(l.actions)
 	for _, a := range l.actions {
 		begin := time.Now()
 		l.store.MakingRoom(a).Execute(ssn)

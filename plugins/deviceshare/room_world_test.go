@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -141,26 +142,16 @@ func (l *lab) answerUpdate(action k8stesting.Action) (bool, runtime.Object, erro
 	l.calls.RLock()
 	defer l.calls.RUnlock()
 	pod := action.(k8stesting.UpdateAction).GetObject().(*corev1.Pod)
-	if !l.writeStatus(pod) {
+	conflict := false
+	l.changePod(pod.Name, func(p *corev1.Pod) {
+		if conflict = p.ResourceVersion != pod.ResourceVersion; !conflict {
+			p.Status = pod.Status
+		}
+	})
+	if conflict {
 		return true, nil, apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("the pod has changed"))
 	}
 	return true, l.pod(pod.Name), nil
-}
-
-// writeStatus writes the status of a pod, unless the pod has changed. It returns whether it has.
-func (l *lab) writeStatus(pod *corev1.Pod) (written bool) {
-	l.mu.Lock()
-	now := l.pod(pod.Name)
-	isAsKnown := now != nil && now.ResourceVersion == pod.ResourceVersion
-	l.mu.Unlock()
-	if isAsKnown {
-		l.changePod(pod.Name, func(p *corev1.Pod) {
-			if written = p.ResourceVersion == pod.ResourceVersion; written {
-				p.Status = pod.Status
-			}
-		})
-	}
-	return written
 }
 
 func (s labStatus) UpdatePodGroup(g *api.PodGroup) (*api.PodGroup, error) {
@@ -187,7 +178,9 @@ func (l *lab) changePod(name string, change func(*corev1.Pod)) {
 		return
 	}
 	pod := o.(*corev1.Pod).DeepCopy()
-	change(pod)
+	if change(pod); equality.Semantic.DeepEqual(pod, o) {
+		return // as the API server does, which tells nobody
+	}
 	l.versions++
 	pod.ResourceVersion = strconv.Itoa(l.versions)
 	if err := l.client.Tracker().Update(pods, pod, "ns"); err != nil {
@@ -290,16 +283,21 @@ func (l *lab) end(pod *corev1.Pod) {
 	l.add(next)
 }
 
+// enableActions has Volcano know which actions the configuration has.
+func enableActions(actions []framework.Action) {
+	conf.EnabledActionMap = map[string]bool{}
+	for _, a := range actions {
+		conf.EnabledActionMap[a.Name()] = true
+	}
+}
+
 // cycle runs one session and waits until its calls are answered and seen.
 func (l *lab) cycle() {
 	l.t.Helper()
 	l.calls.Lock()
 	l.eventually("the cache shows what was answered", func() bool { return l.behindAnswers() == "" })
 	ssn := l.open()
-	conf.EnabledActionMap = map[string]bool{}
-	for _, a := range l.actions {
-		conf.EnabledActionMap[a.Name()] = true
-	}
+	enableActions(l.actions)
 	for _, a := range l.actions {
 		if !l.asVolcano {
 			a = l.store.MakingRoom(a)

@@ -27,8 +27,8 @@ type Standings struct {
 	counts *Limits
 	names  []corev1.ResourceName
 	limits []quota.Limit
-	// totals is what there is of each amount, and shares the queues among which it is divided by
-	// weight; none if queues deserve what they say.
+	// totals is what there is of each amount, and shares the queues among which it is divided
+	// by weight; none if queues deserve what they say.
 	totals []int64
 	shares map[string]*share
 }
@@ -36,8 +36,8 @@ type Standings struct {
 // share is what a queue brings when amounts are divided by weight.
 type share struct {
 	weight int64
-	// deserved and most are unset where the queue says nothing. Wants is what its tasks have and
-	// wait for.
+	// deserved and most are unset where the queue says nothing. Wants is what its tasks have
+	// and wait for.
 	deserved, most, wants []int64
 }
 
@@ -48,9 +48,10 @@ func (m *Memory) Standings(ssn *framework.Session, s Snapshot, names []string) *
 		counts: &Limits{Snapshot: s, memory: m, kinds: devices.kinds}, shares: map[string]*share{},
 		Standings: quota.Standings{Of: map[string]*quota.Standing{}, Chains: map[string][]string{}},
 	}
+	byWeight := isByWeight(ssn)
 	st.listAmounts(ssn, names)
-	st.openStandings(ssn)
-	if sharesByWeight(ssn) {
+	st.openStandings(ssn, byWeight)
+	if byWeight {
 		st.openShares(ssn, devices.total)
 	}
 	for _, job := range s.Jobs {
@@ -62,8 +63,8 @@ func (m *Memory) Standings(ssn *framework.Session, s Snapshot, names []string) *
 	return st
 }
 
-// sharesByWeight reports whether plugin proportion takes part in a session.
-func sharesByWeight(ssn *framework.Session) bool {
+// isByWeight reports whether plugin proportion takes part in a session.
+func isByWeight(ssn *framework.Session) bool {
 	for i := range ssn.Tiers {
 		for j := range ssn.Tiers[i].Plugins {
 			if ssn.Tiers[i].Plugins[j].Name == "proportion" {
@@ -96,9 +97,9 @@ func (st *Standings) listAmounts(ssn *framework.Session, names []string) {
 
 // openStandings readies the standing of each queue, and of those above it, before anybody has
 // anything.
-func (st *Standings) openStandings(ssn *framework.Session) {
+func (st *Standings) openStandings(ssn *framework.Session, byWeight bool) {
 	all := Of(ssn, st.counts.Settings)
-	if sharesByWeight(ssn) {
+	if byWeight {
 		for i := range all {
 			all[i].Parent = "" // proportion knows no queues above others
 		}
@@ -160,7 +161,7 @@ func roundAmount(n float64) int64 {
 // addJob adds what the tasks of a job have to its queue and those above it, and what they wait for.
 func (st *Standings) addJob(job *api.JobInfo) {
 	if least := job.PodGroup; least != nil && len(job.Tasks) == 0 && least.Spec.MinResources != nil {
-		st.want(job.Queue, st.amountsIn(*least.Spec.MinResources, 0)) // its pods are yet to be made
+		st.addWanted(job.Queue, st.amountsIn(*least.Spec.MinResources, 0)) // its pods are yet to be made
 	}
 	for status, tasks := range job.TaskStatusIndex {
 		tenure, holds := tenureOf(status)
@@ -169,17 +170,17 @@ func (st *Standings) addJob(job *api.JobInfo) {
 			switch {
 			case holds:
 				takes := st.Takes(t)
-				st.hold(job.Queue, takes, 1)
-				st.want(job.Queue, takes)
+				st.addHeld(job.Queue, takes, 1)
+				st.addWanted(job.Queue, takes)
 			case status == api.Pending && !t.SchGated && len(st.shares) > 0:
-				st.want(job.Queue, st.Takes(t))
+				st.addWanted(job.Queue, st.Takes(t))
 			}
 		}
 	}
 }
 
-// hold adds amounts, times a sign, to what a queue and those above it have.
-func (st *Standings) hold(queue api.QueueID, amounts []int64, sign int64) {
+// addHeld adds amounts, times a sign, to what a queue and those above it have.
+func (st *Standings) addHeld(queue api.QueueID, amounts []int64, sign int64) {
 	for _, name := range st.Chains[string(queue)] {
 		for r, n := range amounts {
 			st.Of[name].Has[r] += sign * n
@@ -187,7 +188,8 @@ func (st *Standings) hold(queue api.QueueID, amounts []int64, sign int64) {
 	}
 }
 
-func (st *Standings) want(queue api.QueueID, amounts []int64) {
+// addWanted adds amounts to what a queue has and waits for.
+func (st *Standings) addWanted(queue api.QueueID, amounts []int64) {
 	if s := st.shares[string(queue)]; s != nil {
 		addAmounts(s.wants, amounts)
 	}
@@ -197,14 +199,14 @@ func (st *Standings) want(queue api.QueueID, amounts []int64) {
 func (st *Standings) Note(leave, come []*api.TaskInfo) {
 	for _, t := range leave {
 		takes, queue := st.Takes(t), api.QueueID(st.counts.queueOf(t))
-		st.hold(queue, takes, -1)
+		st.addHeld(queue, takes, -1)
 		for r := range takes {
 			takes[r] = -takes[r]
 		}
-		st.want(queue, takes)
+		st.addWanted(queue, takes)
 	}
 	for _, t := range come {
-		st.hold(api.QueueID(st.counts.queueOf(t)), st.Takes(t), 1)
+		st.addHeld(api.QueueID(st.counts.queueOf(t)), st.Takes(t), 1)
 	}
 	st.divideByWeight()
 }
@@ -251,7 +253,6 @@ func (st *Standings) divideByWeight() {
 type Terms struct {
 	*Standings
 	*quota.Terms
-	wants []int64
 }
 
 // ForTasks returns the terms for tasks that start together.
@@ -260,14 +261,17 @@ func (st *Standings) ForTasks(queue api.QueueID, tasks []*api.TaskInfo) *Terms {
 	for _, t := range tasks {
 		addAmounts(wants, st.Takes(t))
 	}
-	return &Terms{Standings: st, Terms: st.TermsFor(string(queue), wants), wants: wants}
+	return st.termsOf(queue, wants)
 }
 
 // ForAmounts returns the terms for pods that are not there yet, by what is written of them: for
 // devices less than they will take.
 func (st *Standings) ForAmounts(queue api.QueueID, list corev1.ResourceList) *Terms {
-	wants := st.amountsIn(list, 0)
-	return &Terms{Standings: st, Terms: st.TermsFor(string(queue), wants), wants: wants}
+	return st.termsOf(queue, st.amountsIn(list, 0))
+}
+
+func (st *Standings) termsOf(queue api.QueueID, wants []int64) *Terms {
+	return &Terms{Standings: st, Terms: st.TermsFor(string(queue), wants)}
 }
 
 // Refusal says why other queues give nothing up, "" if they may.
@@ -283,11 +287,11 @@ func (t *Terms) Refusal() string {
 		name = t.limits[r-len(t.names)].Name
 	}
 	return fmt.Sprintf("Other queues give nothing up: queue %q has %s of %s, and deserves %s; %s more is too much",
-		queue, t.format(r, s.Has[r]), name, t.format(r, max(s.Deserved[r], s.Guaranteed[r])), t.format(r, t.wants[r]))
+		queue, t.formatAmount(r, s.Has[r]), name, t.formatAmount(r, max(s.Deserved[r], s.Guaranteed[r])), t.formatAmount(r, t.Wants[r]))
 }
 
-// format writes an amount for people.
-func (t *Terms) format(r int, n int64) string {
+// formatAmount writes an amount for people.
+func (t *Terms) formatAmount(r int, n int64) string {
 	switch {
 	case r >= len(t.names):
 		l := t.limits[r-len(t.names)]

@@ -9,11 +9,12 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 )
 
-// maxFirst and maxOldest are how many of the jobs that no evictions helped last time a session
-// looks at again: the first ones, and those that were looked at the longest ago. A plan for each of
+// A session looks again at some of the jobs that no evictions helped last time. To plan for each of
 // thousands would hold every session up.
 const (
-	maxFirst  = 8
+	// maxFirst is how many of them it takes in the order in which jobs are served.
+	maxFirst = 8
+	// maxOldest is how many of the others: those that were looked at the longest ago.
 	maxOldest = 8
 )
 
@@ -37,9 +38,9 @@ type again struct {
 	all    bool
 }
 
-// begin begins a session in which these jobs starve, in their order. What is known of others is
-// forgotten.
-func (h *hopeless) begin(action string, jobs []*api.JobInfo) *again {
+// beginSession begins a session in which these jobs starve, in their order. What is known of others
+// is forgotten.
+func (h *hopeless) beginSession(action string, jobs []*api.JobInfo) *again {
 	h.sessions[action]++
 	a := &again{hopeless: h, action: action, chosen: map[api.JobID]bool{}}
 	starves := map[api.JobID]bool{}
@@ -70,8 +71,9 @@ func (a *again) mayPlanFor(job api.JobID) bool {
 	return !known || a.all || a.chosen[job]
 }
 
-// note notes whether a job was helped. Of one for which the session had no time, nothing is known.
-func (a *again) note(job api.JobID, isHelped, hadTime bool) {
+// noteOutcome notes whether a job was helped. Of one for which the session had no time, nothing is
+// known.
+func (a *again) noteOutcome(job api.JobID, isHelped, hadTime bool) {
 	of := advised{job, a.action}
 	_, known := a.last[of]
 	switch {

@@ -20,11 +20,11 @@ func jobsNamed(n int) (jobs []*api.JobInfo) {
 // look plans for the jobs of a session; which are helped says the caller. It returns at how many it
 // looked.
 func look(h *hopeless, action string, jobs []*api.JobInfo, isHelped func(api.JobID) bool) (looked int) {
-	a := h.begin(action, jobs)
+	a := h.beginSession(action, jobs)
 	for _, job := range jobs {
 		if a.mayPlanFor(job.UID) {
 			looked++
-			a.note(job.UID, isHelped(job.UID), true)
+			a.noteOutcome(job.UID, isHelped(job.UID), true)
 		}
 	}
 	return looked
@@ -67,9 +67,9 @@ func TestWhereOneHopelessJobIsHelpedAllAreLookedAtAgain(t *testing.T) {
 
 func TestAJobForWhichThereWasNoTimeIsNotHopeless(t *testing.T) {
 	h, jobs := newHopeless(), jobsNamed(40)
-	a := h.begin("preempt", jobs)
+	a := h.beginSession("preempt", jobs)
 	for _, job := range jobs {
-		a.note(job.UID, false, false)
+		a.noteOutcome(job.UID, false, false)
 	}
 	if n := look(h, "preempt", jobs, nobody); n != 40 {
 		t.Errorf("%d jobs are looked at, want all", n)

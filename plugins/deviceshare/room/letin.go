@@ -25,10 +25,10 @@ const maxLetIn = 64
 // job that was let in stays so.
 func (r *Room) LetIn(held HeldBack, preempts, reclaims bool) {
 	s := r.session
-	if !s.begun {
+	if !s.begun || !preempts && !reclaims {
 		return
 	}
-	sums := cluster{session: s, known: map[string]*api.Resource{}}
+	sums := cluster{session: s, known: map[string]*api.Resource{}, standings: standingsBy{}}
 	qualifies := func(job *api.JobInfo) bool {
 		return len(job.Tasks) == 0 && (preempts && sums.wouldHold(job, sums.withoutLessImportant) || reclaims && sums.wouldHold(job, sums.withoutGivers))
 	}
@@ -71,7 +71,8 @@ func (s *session) heldBack(held HeldBack, qualifies func(*api.JobInfo) bool) (jo
 // cluster adds up what the cluster would have if pods left. Known are sums that were added up.
 type cluster struct {
 	*session
-	known map[string]*api.Resource
+	known     map[string]*api.Resource
+	standings standingsBy
 }
 
 // wouldHold reports whether there would be what a job asks for.
@@ -87,8 +88,8 @@ func (c *cluster) wouldHold(job *api.JobInfo, without func(*api.JobInfo) *api.Re
 // withoutLessImportant returns what there would be without the less important pods of a job's queue
 // that may be evicted, nil if there are none.
 func (c *cluster) withoutLessImportant(job *api.JobInfo) *api.Resource {
-	return c.remember(fmt.Sprintf("preempt %s %d", job.Queue, job.Priority), func() *api.Resource {
-		return c.without(func(other *api.JobInfo, _ *api.TaskInfo) bool {
+	return c.rememberSum(fmt.Sprintf("preempt %s %d", job.Queue, job.Priority), func() *api.Resource {
+		return c.sumWithout(func(other *api.JobInfo, _ *api.TaskInfo) bool {
 			return other.Queue == job.Queue && other.Priority < job.Priority
 		})
 	})
@@ -101,17 +102,18 @@ func (c *cluster) withoutGivers(job *api.JobInfo) *api.Resource {
 	if least == nil || c.Queues[job.Queue] == nil {
 		return nil
 	}
-	return c.remember(fmt.Sprintf("reclaim %s %s", job.Queue, job.GetMinResources()), func() *api.Resource {
+	return c.rememberSum(fmt.Sprintf("reclaim %s %s", job.Queue, job.GetMinResources()), func() *api.Resource {
 		var names []string
 		for name := range *least {
 			names = append(names, string(name))
 		}
-		from := c.giversFor(job, c.devices.Standings(c.Session, names).ForAmounts(job.Queue, *least))
-		return c.without(func(other *api.JobInfo, t *api.TaskInfo) bool { return from.giveUp(t, other.Queue) })
+		slices.Sort(names)
+		from := c.giversFor(job, c.standings.forResources(c.session, names).ForAmounts(job.Queue, *least))
+		return c.sumWithout(func(other *api.JobInfo, t *api.TaskInfo) bool { return from.giveUp(t, other.Queue) })
 	})
 }
 
-func (c *cluster) remember(key string, add func() *api.Resource) *api.Resource {
+func (c *cluster) rememberSum(key string, add func() *api.Resource) *api.Resource {
 	sum, known := c.known[key]
 	if !known {
 		sum = add()
@@ -120,8 +122,8 @@ func (c *cluster) remember(key string, add func() *api.Resource) *api.Resource {
 	return sum
 }
 
-// without adds up what is free and what some tasks have that may be evicted, nil if none may.
-func (c *cluster) without(leaves func(*api.JobInfo, *api.TaskInfo) bool) *api.Resource {
+// sumWithout adds up what is free and what some tasks have that may be evicted, nil if none may.
+func (c *cluster) sumWithout(leaves func(*api.JobInfo, *api.TaskInfo) bool) *api.Resource {
 	room, any := api.EmptyResource(), false
 	for _, n := range c.Nodes {
 		room.Add(n.FutureIdle())

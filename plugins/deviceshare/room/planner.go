@@ -13,7 +13,6 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/holds"
-	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/sharing/plan"
 )
 
@@ -35,27 +34,26 @@ type planner struct {
 	action string
 	// left is for how many more jobs it looks for victims.
 	left int
-	// hopeless are kinds of pods, or queues with a priority, for which no evictions help in this
+	// helpless are kinds of pods, or queues with a priority, for which no evictions help in this
 	// session, with what people are told of it.
-	hopeless map[string]string
+	helpless map[string]string
 	victims  map[api.JobID][]holds.Victim
 	// world is that of the last pod, nil if it is out of date.
-	world *world
-	// standings are where queues stand, by the resources that are asked for.
-	standings map[string]*queues.Standings
+	world     *world
+	standings standingsBy
 }
 
 // planEvictions plans for the jobs that starve, one after the other. It returns the victims of each
 // job that is served, and whether there are jobs that Volcano has to choose for.
 func (r *Room) planEvictions(action string) (victims map[api.JobID][]holds.Victim, others bool) {
 	p := &planner{
-		session: r.session, room: r, action: action, hopeless: map[string]string{},
-		victims: map[api.JobID][]holds.Victim{}, standings: map[string]*queues.Standings{},
+		session: r.session, room: r, action: action, helpless: map[string]string{},
+		victims: map[api.JobID][]holds.Victim{}, standings: standingsBy{},
 	}
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
 	p.hasPlanned = true
 	jobs := r.fromResumed(action, p.starvingJobs())
-	again := r.hopeless.begin(action, jobs)
+	again := r.hopeless.beginSession(action, jobs)
 	for _, job := range jobs {
 		switch {
 		case p.left <= 0 || !again.mayPlanFor(job.UID):
@@ -69,7 +67,7 @@ func (r *Room) planEvictions(action string) (victims map[api.JobID][]holds.Victi
 			others = true
 		default:
 			isHelped := p.makeRoomFor(job)
-			again.note(job.UID, isHelped, p.left > 0)
+			again.noteOutcome(job.UID, isHelped, p.left > 0)
 			if isHelped || p.isAdmitted(job) {
 				p.judged[job.UID] = true
 			} else {
@@ -116,7 +114,7 @@ func (p *planner) makeRoomFor(job *api.JobInfo) bool {
 	}
 	for _, t := range tasks {
 		one := []*api.TaskInfo{t}
-		if mayPreempt(t) && (p.makeRoom(job, one, false) || !p.reclaims() && p.makeRoom(job, one, true)) {
+		if mayPreempt(t) && (p.makeRoom(job, one, false) || !p.isReclaim() && p.makeRoom(job, one, true)) {
 			return true
 		}
 	}
@@ -134,11 +132,11 @@ func (p *planner) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 	switch {
 	case inJob:
 		level, kind = string(tasks[0].UID), string(tasks[0].UID)
-	case p.reclaims():
+	case p.isReclaim():
 		level = kind // who gives up anything depends on what is wanted
 	}
 	for _, about := range []string{level, kind} {
-		if why, known := p.hopeless[about]; known {
+		if why, known := p.helpless[about]; known {
 			p.noteAdvice(job, why)
 			return false
 		}
@@ -147,8 +145,8 @@ func (p *planner) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 		return false
 	}
 	w, why := p.worldFor(job, tasks, inJob)
-	if w == nil || p.reclaims() && !p.Preemptive(p.Queues[job.Queue], tasks[0]) {
-		p.hopeless[level] = why
+	if w == nil || p.isReclaim() && !p.Preemptive(p.Queues[job.Queue], tasks[0]) {
+		p.helpless[level] = why
 		p.noteAdvice(job, why)
 		return false
 	}
@@ -187,7 +185,7 @@ func (p *planner) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 		}
 		places[refused].wish.Excluded[places[refused].n] = true
 	}
-	p.hopeless[kind] = why
+	p.helpless[kind] = why
 	p.noteAdvice(job, why)
 	return false
 }

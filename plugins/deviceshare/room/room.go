@@ -52,9 +52,9 @@ type Devices interface {
 
 // Evictions carries out what Room decides. It must not wait for the API server.
 type Evictions interface {
-	// Evict orders that a pod leave. To order it again changes nothing.
+	// Evict orders that a pod leave. A second order for it changes nothing.
 	Evict(kubernetes.Interface, evictor.Eviction)
-	// ClearNomination orders that a pod which waits no longer names a node for which room is made.
+	// ClearNomination orders that a waiting pod stop naming the node where it was to start.
 	ClearNomination(client kubernetes.Interface, pod types.NamespacedName, uid types.UID)
 	// Len returns how many orders have no answer yet. Safe for concurrent use.
 	Len() int
@@ -78,8 +78,8 @@ type Room struct {
 	resumeAt map[string]api.JobID
 	// hopeless are the jobs that no evictions helped when that was looked at last.
 	hopeless *hopeless
-	// advice is why no evictions help a job, for those of which something is to be told; earlier is
-	// that of the last session.
+	// advice is why no evictions help a job, for those of which something is to be told;
+	// earlier is that of the last session.
 	advice, earlier map[advised]string
 }
 

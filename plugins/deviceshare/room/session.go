@@ -28,8 +28,8 @@ type session struct {
 	// heldBySum says of jobs whether only a sum keeps them out: plugins count a job that they are
 	// asked about.
 	heldBySum map[api.JobID]bool
-	// judged are the jobs for which the action under way makes plans: Volcano chooses nobody for
-	// them. planning says that other plugins are asked for what a plan says.
+	// judged are the jobs for which the action under way makes plans: Volcano chooses nobody
+	// for them. planning says that other plugins are asked for what a plan says.
 	judged   map[api.JobID]bool
 	planning bool
 	// hasPlanned says that an action has looked for plans.

@@ -31,7 +31,7 @@ func (p *planner) starvingJobs() (jobs []*api.JobInfo) {
 	slices.SortFunc(jobs, func(x, y *api.JobInfo) int {
 		return cmp.Or(compareBy(p.JobOrderFn, x, y), cmp.Compare(x.UID, y.UID))
 	})
-	if p.reclaims() {
+	if p.isReclaim() {
 		jobs = p.inQueueOrder(jobs)
 	}
 	return jobs
@@ -53,7 +53,7 @@ func (p *planner) findWhomEvictionsHelp() func(*api.JobInfo) bool {
 			}
 		}
 	}
-	if p.reclaims() {
+	if p.isReclaim() {
 		maps.DeleteFunc(lowest, func(queue api.QueueID, _ int32) bool { return !p.Queues[queue].Reclaimable() })
 		return func(job *api.JobInfo) bool {
 			_, own := lowest[job.Queue]

@@ -93,7 +93,7 @@ func (p *planner) tryPlace(stmt *framework.Statement, at place) (why string) {
 	switch {
 	case !p.Allocatable(queue, t):
 		return "its queue has no room"
-	case p.action == "reclaim" && !p.Preemptive(queue, t):
+	case p.isReclaim() && !p.Preemptive(queue, t):
 		return "its queue may not reclaim it"
 	}
 	if err := p.PrePredicateFn(t); err != nil {

@@ -51,10 +51,10 @@ type world struct {
 func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) (w *world, why string) {
 	resources := resourcesOf(tasks)
 	var from *givers
-	if p.reclaims() {
-		from = p.giversFor(job, p.standingsFor(resources).ForTasks(job.Queue, tasks))
+	if p.isReclaim() {
+		from = p.giversFor(job, p.standings.forResources(p.session, resources).ForTasks(job.Queue, tasks))
 	}
-	if w = p.world; w == nil || inJob || !w.from.takesTerms(from) || w.job.Queue != job.Queue || from == nil && w.job.Priority != job.Priority || !slices.Equal(w.resources, resources) {
+	if w = p.world; w == nil || inJob || !w.servesNext(job, resources, from) {
 		w = &world{session: p.session, job: job, wall: p.room.wall(), resources: resources, kept: map[api.TaskID]bool{}}
 		if p.world = w; inJob {
 			w.inJobOf, p.world = tasks[0], nil
@@ -62,13 +62,24 @@ func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 		w.from = from
 		if w.rankPriorities(); len(w.levels) == 0 {
 			p.world = nil
-			return nil, w.from.refusal()
+			return nil, w.from.explainRefusal()
 		}
 		w.buildNodes(p.room.readBudgets())
 	}
 	w.job, w.cluster.Lacks = job, p.devices.Lacks(tasks)
 	w.describePods(tasks)
 	return w, ""
+}
+
+// servesNext reports whether the world serves another job as well, with its terms.
+func (w *world) servesNext(job *api.JobInfo, resources []string, from *givers) bool {
+	switch {
+	case w.job.Queue != job.Queue || !slices.Equal(w.resources, resources):
+		return false
+	case from == nil:
+		return w.from == nil && w.job.Priority == job.Priority
+	}
+	return w.from.takeTerms(from)
 }
 
 // describePods notes what pods ask for.
@@ -269,7 +280,7 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 		}
 	}
 	if w.from != nil {
-		w.from.describe(v, t, w.Jobs[t.Job].Queue)
+		w.from.describeVictim(v, t, w.Jobs[t.Job].Queue)
 	}
 	if g := w.gangOf(w.Jobs[t.Job]); g != nil {
 		v.Gang, v.Role = &g.Gang, slices.Index(g.roles, t.TaskRole)
