@@ -63,13 +63,7 @@ func (e *evictions) testGang(t *testing.T) {
 	ctx, u := e.user(t, "gang")
 	half := workload.Ask{Number: 1, Memory: 40000}
 	run(ctx, t, u, e.fills(0, 1), e.pod("single-0", low, half, 1), e.pod("single-1", low, half, 1)) // they will have run for longer
-	group := workload.Group("gang", 2)
-	if err := unstructured.SetNestedField(group.Object, low, "spec", "priorityClassName"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.dynamic(t).Resource(workload.PodGroups()).Namespace(u.Namespace()).Create(ctx, group, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.makeGang(ctx, t, u, "default")
 	member := func(name string) *workload.Pod { return e.pod(name, low, half, 0).Annotate(workload.GroupKey, "gang") }
 	run(ctx, t, u, member("member-0"), member("member-1"))
 	run(ctx, t, u, e.pod("wish", high, oneDevice()))
@@ -82,6 +76,20 @@ func (e *evictions) testGang(t *testing.T) {
 		e.requireTold(ctx, t, u, name, sentence(u, "second", 100, 10))
 	}
 	e.requireEvicted(t, u, "single-0", "single-1", "member-0", "member-1")
+}
+
+// makeGang makes a group "gang" of low priority in a queue, which needs two pods.
+func (e *evictions) makeGang(ctx context.Context, t *testing.T, u *user.User, queue string) {
+	t.Helper()
+	group := workload.Group("gang", 2)
+	for field, value := range map[string]string{"queue": queue, "priorityClassName": low} {
+		if err := unstructured.SetNestedField(group.Object, value, "spec", field); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.dynamic(t).Resource(workload.PodGroups()).Namespace(u.Namespace()).Create(ctx, group, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A pod stays that a PodDisruptionBudget protects. The log says that the budget does.

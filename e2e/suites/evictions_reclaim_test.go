@@ -8,9 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
@@ -34,15 +31,7 @@ func (e *evictions) testReclaim(t *testing.T) {
 	run(ctx, t, u, pods...)
 
 	run(ctx, t, u, in("evictions-lends", e.pod("pair", low, workload.Ask{Number: 2})))
-	group := workload.Group("gang", 2)
-	for field, value := range map[string]string{"queue": "evictions-lends", "priorityClassName": low} {
-		if err := unstructured.SetNestedField(group.Object, value, "spec", field); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := e.dynamic(t).Resource(workload.PodGroups()).Namespace(u.Namespace()).Create(ctx, group, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.makeGang(ctx, t, u, "evictions-lends")
 	member := func(name string) *workload.Pod {
 		return e.pod(name, low, oneDevice()).Annotate(workload.GroupKey, "gang")
 	}

@@ -59,8 +59,8 @@ type evictions struct {
 	victims []string
 }
 
-// testEvictions goes by the shipped configuration. In each part exactly those pods leave that have
-// to, and the pod for which they leave gets their place.
+// testEvictions goes by the shipped configuration. In each part exactly the expected pods leave,
+// and the waiting pod gets their place.
 func testEvictions(t *testing.T, w *world) {
 	ctx, _ := w.user(t, "evictions", 10*time.Minute)
 	e := &evictions{world: w, began: time.Now()}

@@ -85,8 +85,9 @@ void capture_watch(struct capture_view *v)
 }
 
 /*
- * A stream that waits for an event of one that records records as well. The stream is asked first:
- * a capture that ends between the two looks has been counted at the second one.
+ * The stream is asked, since it may take part in a capture of another stream by waiting for an
+ * event of that. It is asked first: a capture that ends between the two looks has been counted at
+ * the second one.
  */
 int capture_may_have_recorded(const struct capture_view *v, CUstream stream)
 {
