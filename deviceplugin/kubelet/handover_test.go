@@ -52,7 +52,7 @@ func newForsaken(t *testing.T) *mover {
 	m := newMover(t, neverBack)
 	m.startKeeper()
 	m.settle(true)
-	m.keeper.freeze()
+	m.freezeKeeper()
 	m.settle(false)
 	return m
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,6 +81,22 @@ func (m *mover) await(what string, done func() bool) {
 			m.t.Fatalf("still waiting for %s: taken %v, held %v, the kubelet knows %v", what, m.p.server.Taken(), m.p.server.IsHeld(), m.kubelet.Health())
 		}
 	}
+}
+
+// freezeKeeper freezes the keeper while it does not register: one that is frozen in the middle of that
+// makes the plugin register a second time once it is thawed. The kubelet reads a list before it has
+// answered the registration.
+func (m *mover) freezeKeeper() {
+	m.t.Helper()
+	m.await("the keeper to have registered", func() bool {
+		directory, err := os.Open(m.keeper.dir)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		defer func() { _ = directory.Close() }()
+		return syscall.Flock(int(directory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+	})
+	m.keeper.freeze()
 }
 
 // comes lets a pod come, start and go.
@@ -173,7 +190,7 @@ func TestAPluginWhoseKeeperIsFrozenGoesOnWithoutIt(t *testing.T) {
 			m := newMover(t, quickly)
 			m.startKeeper()
 			m.settle(true)
-			m.keeper.freeze()
+			m.freezeKeeper()
 			m.settle(false)
 			m.comes()
 			end(m)
@@ -200,7 +217,7 @@ func TestAKeeperThatWasFrozenDoesNotOfferAnOldList(t *testing.T) {
 	m := newMover(t, quickly)
 	m.startKeeper()
 	m.settle(true)
-	m.keeper.freeze()
+	m.freezeKeeper()
 	m.settle(false)
 	m.upset.Store(true)
 	m.p.end()
