@@ -83,9 +83,9 @@ func (m *mover) await(what string, done func() bool) {
 	}
 }
 
-// freezeKeeper freezes the keeper while it does not register: one that is frozen in the middle of that
-// makes the plugin register a second time once it is thawed. The kubelet reads a list before it has
-// answered the registration.
+// freezeKeeper freezes the keeper while it does not register: one that is frozen in the middle of
+// that makes the plugin register a second time once it is thawed. The kubelet reads a list before
+// it has answered the registration.
 func (m *mover) freezeKeeper() {
 	m.t.Helper()
 	m.await("the keeper to have registered", func() bool {
