@@ -18,7 +18,7 @@ import (
 // build makes the world of a scenario.
 func (s *scenario) build(t *testing.T) (*plan.World, *plan.Wish) {
 	t.Helper()
-	b := builder{scenario: s, t: t, budgets: map[string]*plan.Budget{}, gangs: map[string]*plan.Gang{}, givers: map[string]*plan.Giver{}}
+	b := builder{scenario: s, t: t, budgets: map[string]*plan.Budget{}, gangs: map[string]*plan.Gang{}, givers: map[string]*plan.Giver{}, kinds: map[string]*plan.Wish{}}
 	for name, allowed := range s.budgets {
 		b.budgets[name] = &plan.Budget{Name: name, Allowed: allowed}
 	}
@@ -26,7 +26,7 @@ func (s *scenario) build(t *testing.T) (*plan.World, *plan.Wish) {
 		b.givers[name] = &plan.Giver{Most: []int64{int64(most)}}
 	}
 	for name, least := range s.gangs {
-		b.gangs[name] = &plan.Gang{Spare: -least}
+		b.gangs[name] = &plan.Gang{Spare: -least, Waits: s.moves}
 	}
 	w := &plan.World{}
 	for i, text := range s.nodes {
@@ -50,6 +50,7 @@ type builder struct {
 	budgets map[string]*plan.Budget
 	gangs   map[string]*plan.Gang
 	givers  map[string]*plan.Giver
+	kinds   map[string]*plan.Wish
 }
 
 // node reads the text of a node.
@@ -82,11 +83,25 @@ func (b *builder) node(name, text string) *plan.Node {
 			}
 		}
 		if v := b.victim(pod); v != nil {
+			if b.moves {
+				v.Elsewhere = b.kindOf(requests[pod], v.Takes)
+			}
 			victims = append(victims, v)
 			capacity += v.Takes[0]
 		}
 	}
 	return plan.NewNode(name, ledger.Views(), []int64{0}, []int64{capacity}, victims)
+}
+
+// kindOf is what a pod asks for where it moves.
+func (b *builder) kindOf(r *sharing.PodRequest, takes []int64) *plan.Wish {
+	elsewhere := *r
+	elsewhere.Selector = sharing.Selector{}
+	key := fmt.Sprint(elsewhere.Requests, takes)
+	if b.kinds[key] == nil {
+		b.kinds[key] = &plan.Wish{Request: &elsewhere, Backends: factory.New(), Policy: binpack(), Takes: []int64{0}}
+	}
+	return b.kinds[key]
 }
 
 // readPods reads the pods of a node and what they ask for.

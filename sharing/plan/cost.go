@@ -12,8 +12,8 @@ const (
 	Levels = 16
 	// graceStep is the step in which grace periods are compared, in seconds.
 	graceStep = 30
-	// mostWork is the most work that the end of a pod loses on each device, in seconds: who runs
-	// longer writes checkpoints.
+	// mostWork is the most work that the end of a pod loses on each device, in seconds, unless it
+	// says otherwise: who runs longer writes checkpoints.
 	mostWork = 3600
 )
 
@@ -21,8 +21,10 @@ const (
 type Cost struct {
 	// Lost is how many pods of each level leave, the highest level first.
 	Lost [Levels]int32
-	// Gangs is how many gangs leave as a whole.
+	// Gangs is how many gangs leave as a whole, or wait for those of their pods that move.
 	Gangs int32
+	// Moves is how many pods move. They are not lost.
+	Moves int32
 	// Turns adds up Victim.Turn.
 	Turns int32
 	// Grace is the longest grace period, in steps of 30 s.
@@ -35,7 +37,7 @@ type Cost struct {
 
 // Compare returns -1 if c is cheaper than d, 1 if it is dearer, and 0 if they are equal.
 func (c Cost) Compare(d Cost) int {
-	return cmp.Or(slices.Compare(c.Lost[:], d.Lost[:]), cmp.Compare(c.Gangs, d.Gangs), cmp.Compare(c.Turns, d.Turns),
+	return cmp.Or(slices.Compare(c.Lost[:], d.Lost[:]), cmp.Compare(c.Gangs, d.Gangs), cmp.Compare(c.Moves, d.Moves), cmp.Compare(c.Turns, d.Turns),
 		cmp.Compare(c.Grace, d.Grace), cmp.Compare(c.Work, d.Work), cmp.Compare(c.Pods, d.Pods))
 }
 
@@ -45,6 +47,7 @@ func (c Cost) plus(d Cost) Cost {
 		c.Lost[i] += d.Lost[i]
 	}
 	c.Gangs += d.Gangs
+	c.Moves += d.Moves
 	c.Turns += d.Turns
 	c.Grace = max(c.Grace, d.Grace)
 	c.Work += d.Work
@@ -58,6 +61,7 @@ func (c Cost) minus(d Cost) Cost {
 		c.Lost[i] -= d.Lost[i]
 	}
 	c.Gangs -= d.Gangs
+	c.Moves -= d.Moves
 	c.Turns -= d.Turns
 	c.Work -= d.Work
 	c.Pods -= d.Pods
@@ -67,7 +71,11 @@ func (c Cost) minus(d Cost) Cost {
 // costOf returns what the end of one pod costs that has so many devices.
 func costOf(v *Victim, devices int) Cost {
 	c := Cost{Turns: int32(v.Turn), Grace: int32((v.Grace + graceStep - 1) / graceStep), Pods: 1}
-	c.Work = min(v.Age, mostWork) / 60 * int64(devices)
-	c.Lost[Levels-1-min(max(v.Level, 0), Levels-1)] = 1
+	c.Work = min(v.Age, cmp.Or(v.Restart, mostWork)) / 60 * int64(devices)
+	if v.moves() {
+		c.Moves = 1
+	} else {
+		c.Lost[Levels-1-min(max(v.Level, 0), Levels-1)] = 1
+	}
 	return c
 }

@@ -23,7 +23,9 @@ type cover struct {
 	price func(gone []bool) (Cost, bool)
 	// alike reports whether two atoms may take each other's place; nil if none may.
 	alike func(a, b *atom) bool
-	steps *int
+	// accepts looks once more at a set that is enough and may leave; nil if there is no need.
+	accepts func(gone []bool) bool
+	steps   *int
 
 	best  Cost
 	set   []bool // the best one, nil if there is none yet
@@ -58,6 +60,9 @@ func (c *cover) decideAtom(i int, chosen, most []bool, leaves bool) {
 		return
 	}
 	if i == len(c.atoms) {
+		if c.accepts != nil && !c.accepts(chosen) {
+			return
+		}
 		c.best, c.set, c.bound = cost, slices.Clone(chosen), true
 		return
 	}

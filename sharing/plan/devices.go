@@ -161,7 +161,7 @@ func (b *byDevice) tryDevices(choice []clearing, gone []bool, base Cost) bool {
 		}
 	}
 	_, cost, ok := b.listLeaving(set)
-	if ok && b.fitsWithout(set) {
+	if ok && b.fitsWithout(set) && b.leavesPlaces(set) {
 		if !b.bound || cost.Compare(b.best) < 0 {
 			b.best, b.set, b.bound = cost, set, true
 		}

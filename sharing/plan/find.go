@@ -23,7 +23,7 @@ const (
 // best plan costs.
 func Find(w *World, wish *Wish) (Plan, *No) {
 	var best Plan
-	found, left := false, mostStepsInAll
+	found, left, to := false, mostStepsInAll, newTargets(w)
 	open := unsure{any: !wish.isJudgedExactly()}
 	for _, c := range listCandidates(w, wish) {
 		if found && c.least.Compare(best.Cost) >= 0 {
@@ -33,9 +33,9 @@ func Find(w *World, wish *Wish) (Plan, *No) {
 			open.noteLeast(c.least)
 			continue
 		}
-		q := newQuestion(w.Nodes[c.node], []*Wish{wish}, nil)
+		q := newQuestion(w.Nodes[c.node], []*Wish{wish}, nil, to.outside())
 		a := q.findWithin(&left, best.Cost, found)
-		if !a.exact {
+		if !a.exact || to.hasGivenUp() {
 			open.noteLeast(c.least)
 		}
 		if a.set == nil {
@@ -55,6 +55,7 @@ func (q *question) planFor(n int, a answer) Plan {
 	p := Plan{Cost: a.cost}
 	p.Evict, _, _ = q.listLeaving(a.set)
 	placements, _ := q.placeWithout(a.set)
+	p.Moves, _ = q.siteWith(a.set).find(p.Evict)
 	for i := range placements {
 		p.Places, p.Order = append(p.Places, Place{Node: n, Placement: placements[i]}), append(p.Order, i)
 	}

@@ -135,7 +135,7 @@ func (w *World) placeAgain(p *Plan, pods []*Wish, leaving []*Victim, stays *Vict
 	if len(which) == 0 {
 		return p.Places, true
 	}
-	q := newQuestion(w.Nodes[p.Places[which[0]].Node], wishes, leaving)
+	q := newQuestion(w.Nodes[p.Places[which[0]].Node], wishes, leaving, nil)
 	placements, fits := q.placeWithout(q.gone)
 	if !fits || !q.hasAmounts(q.gone) {
 		return nil, false

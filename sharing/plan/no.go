@@ -26,6 +26,8 @@ const (
 	Deserved
 	// GangStays: only parts of gangs could leave.
 	GangStays
+	// Nowhere: pods could only move, and no other places are free for them.
+	Nowhere
 	// NotFound: the search gave up.
 	NotFound
 	// Obstacles is how many there are.
@@ -80,6 +82,9 @@ func (n *No) Advice() string {
 	if n.Nodes[GangStays] > 0 {
 		parts = append(parts, "of gangs, only parts could leave")
 	}
+	if n.Nodes[Nowhere] > 0 {
+		parts = append(parts, "no other places are free for pods that may move")
+	}
 	if n.Of > 0 {
 		parts = append(parts, fmt.Sprintf("there would be room for %d of %d pods", n.Fit, n.Of))
 	}
@@ -89,7 +94,11 @@ func (n *No) Advice() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "No evictions help: " + strings.Join(parts, "; ")
+	what := "evictions"
+	if n.Nodes[Nowhere] > 0 {
+		what = "moves"
+	}
+	return "No " + what + " help: " + strings.Join(parts, "; ")
 }
 
 // ListNames is a list for people that names only the first ones of many.
@@ -107,7 +116,7 @@ func (o Obstacle) String() string {
 	}
 	return [Obstacles]string{
 		"refuse the pod", "too small", "only pods that may not be evicted for it", "protected by budgets", "pods whose queues keep them",
-		"parts of gangs that stay", "not found",
+		"parts of gangs that stay", "pods that find no other place", "not found",
 	}[o]
 }
 
@@ -131,7 +140,7 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 	if !n.holdsEmpty(wish) {
 		return TooSmall
 	}
-	q := newQuestion(n, []*Wish{wish}, nil)
+	q := newQuestion(n, []*Wish{wish}, nil, nil)
 	lower := make([]bool, len(n.victims))
 	for i, v := range n.victims {
 		lower[i] = wish.mayEvict(v)
@@ -151,6 +160,8 @@ func (no *No) explainNode(n *Node, wish *Wish) Obstacle {
 		return Budgeted
 	case n.hasGivers(wish):
 		return Deserved
+	case n.hasMovers(wish):
+		return Nowhere
 	case q.fitsWithout(q.may):
 		return NotFound
 	}
@@ -165,6 +176,11 @@ func (n *Node) hasBudgets(wish *Wish) bool {
 		}
 		return len(v.Budgets) > 0 || v.Gang != nil && slices.ContainsFunc(v.Gang.Members, func(m *Victim) bool { return len(m.Budgets) > 0 })
 	})
+}
+
+// hasMovers reports whether pods of the node may move for a wish.
+func (n *Node) hasMovers(wish *Wish) bool {
+	return slices.ContainsFunc(n.victims, func(v *Victim) bool { return wish.mayEvict(v) && v.moves() })
 }
 
 // holdsEmpty reports whether the wish fits the node if it is empty.

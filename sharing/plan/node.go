@@ -33,7 +33,10 @@ func (q *question) findCheapest(limit Cost, limited bool) answer {
 		all[i] = all[i] || q.may[i]
 	}
 	if q.fitsWithout(none) {
-		_, cost, _ := q.listLeaving(none)
+		_, cost, ok := q.listLeaving(none)
+		if !ok && q.at != nil {
+			return answer{exact: true} // those that leave other nodes were to come here
+		}
 		return answer{set: none, cost: cost, exact: true}
 	}
 	if !q.fitsWithout(all) {
@@ -45,7 +48,7 @@ func (q *question) findCheapest(limit Cost, limited bool) answer {
 			_, cost, ok := q.listLeaving(gone)
 			return cost, ok
 		},
-		alike: q.areAlike,
+		alike: q.areAlike, accepts: q.leavesPlaces,
 	}
 	if len(q.pods) == 1 && q.wish.hasOneRequest() {
 		d := newByDevice(q, c.atoms, limit, limited)
@@ -66,7 +69,7 @@ func (q *question) listAtoms() (atoms []atom) {
 		switch {
 		case !q.may[i]:
 			continue
-		case v.Gang == nil || v.Gang.maySpare(v.Role, 1):
+		case v.Gang == nil || v.Gang.Waits || v.Gang.maySpare(v.Role, 1):
 			atoms = append(atoms, atom{pods: []int{i}, cost: v.price})
 			continue
 		}
@@ -96,7 +99,7 @@ func (q *question) areAlike(a, b *atom) bool {
 	}
 	i, j := a.pods[0], b.pods[0]
 	v, w := q.victims[i], q.victims[j]
-	if v.Gang != w.Gang || v.Role != w.Role || len(v.Budgets)+len(w.Budgets) > 0 || len(q.devices[i]) != len(q.devices[j]) {
+	if v.Gang != w.Gang || v.Role != w.Role || v.Elsewhere != w.Elsewhere || len(v.Budgets)+len(w.Budgets) > 0 || len(q.devices[i]) != len(q.devices[j]) {
 		return false
 	}
 	if !slices.Equal(v.Givers, w.Givers) || !slices.Equal(v.Gives, w.Gives) {

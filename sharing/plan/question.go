@@ -22,6 +22,8 @@ type question struct {
 	gone   []bool
 	// may are the other victims that may be evicted for the wish.
 	may []bool
+	// at is where those go that move, nil if nobody does.
+	at *site
 	// steps is how many questions a search may still ask, see findWithin.
 	steps int
 	// scratch is room for the views of the devices without some pods.
@@ -29,11 +31,11 @@ type question struct {
 }
 
 // newQuestion readies the question whether pods fit a node.
-func newQuestion(n *Node, pods []*Wish, others []*Victim) *question {
-	q := &question{Node: n, pods: pods, wish: pods[0], others: others, may: make([]bool, len(n.victims)), gone: make([]bool, len(n.victims))}
+func newQuestion(n *Node, pods []*Wish, others []*Victim, at *site) *question {
+	q := &question{Node: n, pods: pods, wish: pods[0], others: others, at: at, may: make([]bool, len(n.victims)), gone: make([]bool, len(n.victims))}
 	for i, v := range n.victims {
-		staysWithGang := v.Gang != nil && !v.Gang.maySpare(v.Role, 1) && !mayLeaveWhole(v.Gang, q.wish)
-		q.may[i] = q.wish.mayEvict(v) && !v.isKept() && !staysWithGang
+		staysWithGang := v.Gang != nil && !v.Gang.Waits && !v.Gang.maySpare(v.Role, 1) && !mayLeaveWhole(v.Gang, q.wish)
+		q.may[i] = q.wish.mayEvict(v) && !v.isKept() && !staysWithGang && at.hasPlaceFor(v)
 	}
 	leaving, _, _ := q.listLeaving(q.gone)
 	for _, v := range leaving {
@@ -122,13 +124,16 @@ func (q *question) placeWithout(gone []bool) (placements []sharing.Placement, fi
 
 // noteInScratch has the views show what the i-th pod gets.
 func (q *question) noteInScratch(i int, p *sharing.Placement) {
-	owner := sharing.Owner(fmt.Sprint("pod ", i))
+	owner := waiterName(i)
 	for d := range q.scratch {
 		if v := &q.scratch[d]; p.Uses(v.Device.ID) {
 			*v = v.With(owner, p)
 		}
 	}
 }
+
+// waiterName is the i-th of the pods as the owner of what it gets.
+func waiterName(i int) sharing.Owner { return sharing.Owner(fmt.Sprint("pod ", i)) }
 
 // nodeAfter returns the node with the pods and without these victims.
 func (q *question) nodeAfter(gone []bool) *Node {
@@ -169,21 +174,24 @@ func (q *question) listLeaving(gone []bool) (all []*Victim, cost Cost, ok bool) 
 			all = append(all, q.victims[i])
 		}
 	}
-	return closeGangs(all, q.wish)
+	all, cost, ok = closeGangs(all, q.wish)
+	return all, cost, ok && q.at.hasPlaces(all)
 }
 
-// closeGangs adds to pods that leave the rest of each gang that has too few left then. It returns
-// what that costs, and false if they may not leave.
+// closeGangs adds to pods that leave the rest of each gang that has too few left then, unless it
+// waits. It returns what that costs, and false if they may not leave.
 func closeGangs(leaving []*Victim, wish *Wish) (all []*Victim, cost Cost, ok bool) {
 	all = leaving
 	for _, g := range gangsOf(leaving) {
 		if goesOn(g, all) {
 			continue
 		}
-		if !mayLeaveWhole(g, wish) {
+		if !g.Waits && !mayLeaveWhole(g, wish) {
 			return nil, Cost{}, false
 		}
-		cost.Gangs++
+		if cost.Gangs++; g.Waits {
+			continue
+		}
 		for _, v := range g.Members {
 			if !slices.Contains(all, v) {
 				all = append(all, v)

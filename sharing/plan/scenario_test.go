@@ -29,6 +29,9 @@ type scenario struct {
 	// lacks is how many pods have to leave the queue, which is full.
 	lacks int
 	wish  wants
+	// moves says that all pods move, and mostMoves how many may.
+	moves     bool
+	mostMoves int
 	// leave are the pods that have to leave, with the node that the wish gets, or "no: " and the
 	// reasons.
 	leave string
@@ -343,7 +346,13 @@ func describe(w *plan.World, p *plan.Plan, no *plan.No) string {
 	if no == nil {
 		var names []string
 		for _, v := range p.Evict {
-			names = append(names, string(v.Owner))
+			name := string(v.Owner)
+			for _, m := range p.Moves {
+				if m.Pod == v {
+					name += " to " + w.Nodes[m.To.Node].Name
+				}
+			}
+			names = append(names, name)
 		}
 		slices.Sort(names)
 		var nodes []string
@@ -363,6 +372,7 @@ func describe(w *plan.World, p *plan.Plan, no *plan.No) string {
 	for o, name := range map[plan.Obstacle]string{
 		plan.Excluded: "excluded", plan.TooSmall: "too small", plan.Important: "important", plan.Budgeted: "budgeted",
 		plan.Deserved: "deserved", plan.GangStays: "gang stays", plan.NotFound: "not found",
+		plan.Nowhere: "nowhere",
 	} {
 		if n := no.Nodes[o]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d:%d %s", o, n, name))

@@ -82,6 +82,9 @@ func (t *together) tryOrder(order []int) (Plan, *No) {
 	if !exact {
 		t.world.sparePods(&plan, t.pods)
 	}
+	if plan.Moves, ok = t.siteOf().find(plan.Evict); !ok {
+		return Plan{}, &No{Fit: len(order) - 1, Of: len(order)}
+	}
 	plan.Proven = exact || plan.Cost == Cost{}
 	return plan, nil
 }
@@ -112,6 +115,8 @@ type together struct {
 	fresh map[freshKey]*answer
 	// isCoupled says that what one node costs depends on who leaves others.
 	isCoupled bool
+	// to is where those go that move, nil if nobody does.
+	to *targets
 }
 
 // freshKey is a node and a kind of pod.
@@ -136,7 +141,8 @@ type usedNode struct {
 }
 
 func newTogether(w *World, pods []*Wish, base []*Victim) *together {
-	t := &together{world: w, pods: pods, base: base, isCoupled: len(base) > 0, steps: mostStepsInAll + stepsPerPod*len(pods), cheap: map[*Wish][]candidate{}, fresh: map[freshKey]*answer{}}
+	t := &together{world: w, pods: pods, base: base, steps: mostStepsInAll + stepsPerPod*len(pods), cheap: map[*Wish][]candidate{}, fresh: map[freshKey]*answer{}, to: newTargets(w)}
+	t.isCoupled = len(base) > 0 || t.to != nil
 	for _, p := range pods {
 		if t.cheap[p] == nil {
 			t.cheap[p] = t.listCandidates(p)
@@ -166,7 +172,7 @@ func (t *together) listCandidates(p *Wish) []candidate {
 // ask returns the cheapest way to make pods fit a node. Where nodes depend on each other, its cost
 // is that of all nodes.
 func (t *together) ask(n int, pods []*Wish) *answer {
-	a := newQuestion(t.world.Nodes[n], pods, t.othersThan(n)).findWithin(&t.steps, Cost{}, false)
+	a := newQuestion(t.world.Nodes[n], pods, t.othersThan(n), t.siteOf(n)).findWithin(&t.steps, Cost{}, false)
 	return &a
 }
 
@@ -186,9 +192,9 @@ func (t *together) askForOneMore(n int, p *Wish) *answer {
 		return t.ask(n, t.podsOn(n, p))
 	}
 	if u.after == nil {
-		u.after = newQuestion(node, t.podsOn(n, nil), t.othersThan(n)).nodeAfter(u.gone)
+		u.after = newQuestion(node, t.podsOn(n, nil), t.othersThan(n), nil).nodeAfter(u.gone)
 	}
-	q := newQuestion(u.after, []*Wish{p}, t.othersThan(n))
+	q := newQuestion(u.after, []*Wish{p}, t.othersThan(n), t.siteOf(n))
 	for i, leaves := range u.gone {
 		q.gone[i], q.may[i] = q.gone[i] || leaves, q.may[i] && !leaves
 	}
@@ -209,6 +215,15 @@ func (t *together) othersThan(n int) []*Victim {
 		}
 	}
 	return others
+}
+
+// siteOf is where pods are to go if a node is given one: no other pods move to these nodes.
+func (t *together) siteOf(nodes ...int) *site {
+	var busy []string
+	for _, n := range slices.Concat(t.order, nodes) {
+		busy = append(busy, t.world.Nodes[n].Name)
+	}
+	return t.to.outside(busy...)
 }
 
 // chosenOn returns the pods that leave a node for those that it is given.
@@ -323,7 +338,7 @@ func (t *together) plan() (Plan, bool) {
 		}
 	}
 	for _, n := range t.order {
-		q := newQuestion(t.world.Nodes[n], t.podsOn(n, nil), all)
+		q := newQuestion(t.world.Nodes[n], t.podsOn(n, nil), all, nil)
 		placements, fits := q.placeWithout(q.gone)
 		if !fits {
 			return Plan{}, false

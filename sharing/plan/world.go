@@ -15,6 +15,8 @@ type World struct {
 	// Lacks is how much of each limited amount has to leave before the queue may have the pods that
 	// wait.
 	Lacks []int64
+	// MostMoves is how many pods may move, 0 for any number.
+	MostMoves int
 }
 
 // Node is a node with what is on it. It is made by NewNode.
@@ -54,8 +56,12 @@ type Victim struct {
 	Gives  []int64
 	// Turn ranks its queue by how much more it has than it deserves: 0 has the most.
 	Turn int
-	// Grace is how long it may take to end, Age how long it has run, in seconds.
-	Grace, Age int64
+	// Grace is how long it may take to end, Age how long it has run, in seconds. Restart is how
+	// much of that its end loses at most, 0 if that is not known.
+	Grace, Age, Restart int64
+	// Elsewhere is what the pod asks for where it moves. It leaves only if another place is free
+	// for it. It is nil for a pod that leaves for good, and equal for those that are alike.
+	Elsewhere *Wish
 
 	// NewNode sets where it is and what its end costs by itself.
 	node     *Node
@@ -73,6 +79,8 @@ type Gang struct {
 	Roles []int
 	// Stays says that a member may not be evicted: the gang cannot leave as a whole.
 	Stays bool
+	// Waits says that members who leave come back: the others stay and wait for them.
+	Waits bool
 }
 
 // Budget is a PodDisruptionBudget.
@@ -101,8 +109,9 @@ type Plan struct {
 	// get their devices.
 	Places []Place
 	Order  []int
-	// Evict are the pods that leave, on any node.
+	// Evict are the pods that leave, on any node, and Moves where those of them go that move.
 	Evict []*Victim
+	Moves []Move
 	Cost  Cost
 	// Proven says that no plan costs less.
 	Proven bool
@@ -150,7 +159,7 @@ func NewNode(name string, views []sharing.View, free, capacity []int64, victims 
 
 // Fits reports whether the wish fits a node without evictions.
 func (n *Node) Fits(w *Wish) bool {
-	return newQuestion(n, []*Wish{w}, nil).fitsWithout(make([]bool, len(n.victims)))
+	return newQuestion(n, []*Wish{w}, nil, nil).fitsWithout(make([]bool, len(n.victims)))
 }
 
 // mayEvict reports whether a pod may be evicted for the wish, as far as its priority says.
