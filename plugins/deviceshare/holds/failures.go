@@ -27,8 +27,12 @@ func (f failures) addFailure(now int64) failures {
 	return f
 }
 
-// MayEvict reports whether pods may be evicted for a job now, or else when.
+// MayEvict reports whether pods may be evicted for a job now, or else when. They may not be for one
+// of which pods move.
 func (b *Book) MayEvict(j Job, now int64) (next int64, may bool) {
 	f := b.failures[j]
+	if h := b.holds[j]; h != nil && h.IsMove() {
+		return now, false
+	}
 	return f.next, now >= f.next
 }

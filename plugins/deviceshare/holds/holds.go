@@ -14,6 +14,14 @@ type Pod string
 // Job is the key of a job: the pods that start together.
 type Job string
 
+// The actions that choose victims.
+const (
+	Preempt = "preempt"
+	Reclaim = "reclaim"
+	// Consolidate has victims move.
+	Consolidate = "consolidate"
+)
+
 // Hold is the room that is being made for one job.
 type Hold struct {
 	Job Job
@@ -35,8 +43,13 @@ type Slot struct {
 	Node string
 	// Shape is equal for pods that may take each other's slot.
 	Shape string
-	// vacant is since when the pod is gone, 0 while it is there.
-	vacant int64
+	// From is the pod that moves here, or that may have to be made again here because its gang
+	// moves: the slot waits for its successor. It is nil for the slot of a pod that waits. Stays
+	// says that the pod need not leave.
+	From  *Victim
+	Stays bool
+	// vacant is since when the pod is gone, 0 while it is there; filled since when a successor is.
+	vacant, filled int64
 }
 
 // Victim is a pod that has to leave.
@@ -47,7 +60,7 @@ type Victim struct {
 	// For is the node on which its leaving makes room, "" for its own. Of a gang that leaves as a
 	// whole, some members run on other nodes.
 	For string
-	// Action chose the victim: preempt or reclaim.
+	// Action chose the victim: Preempt, Reclaim or Consolidate.
 	Action string
 	// Deadline is when the pod should be gone at the latest.
 	Deadline int64

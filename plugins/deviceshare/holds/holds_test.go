@@ -17,11 +17,12 @@ type cluster struct {
 	binding  map[Pod]bool
 	bound    map[Pod]bool
 	occupied map[Pod]bool
+	leaving  map[Pod]bool
 	unusable map[string]bool
 }
 
 func newCluster() *cluster {
-	return &cluster{waiting: map[Job][]Member{}, binding: map[Pod]bool{}, bound: map[Pod]bool{}, occupied: map[Pod]bool{}, unusable: map[string]bool{}}
+	return &cluster{waiting: map[Job][]Member{}, binding: map[Pod]bool{}, bound: map[Pod]bool{}, occupied: map[Pod]bool{}, leaving: map[Pod]bool{}, unusable: map[string]bool{}}
 }
 
 func (c *cluster) Waits(j Job, p Pod) (string, bool) {
@@ -39,6 +40,7 @@ func (c *cluster) Members(j Job) ([]Member, bool) {
 	return m, exists
 }
 func (c *cluster) Occupies(v *Victim) bool   { return c.occupied[v.Pod] }
+func (c *cluster) IsLeaving(v *Victim) bool  { return c.leaving[v.Pod] }
 func (c *cluster) IsUsable(node string) bool { return !c.unusable[node] }
 
 // oneHold is a hold of pod p on n1, for which a and b have to leave within 90 s.
@@ -179,6 +181,7 @@ func TestAReasonIsReadAsItWasWritten(t *testing.T) {
 	for _, r := range []Reason{
 		{For: "ml/train-0", Node: "n1", Priority: 100, Own: -10},
 		{For: "ml/train-0", Node: "n1.example.com", Reclaimed: true},
+		{For: "ml/train-0", Node: "n1.example.com", Kept: "n4"},
 		{For: "a/b", Node: "n", Priority: 2147483647, Own: -2147483648},
 	} {
 		text := r.String()

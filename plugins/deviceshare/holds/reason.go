@@ -17,17 +17,23 @@ type Reason struct {
 	Priority, Own int32
 	// Reclaimed says that the victim's queue has more than it deserves.
 	Reclaimed bool
+	// Kept is the node on which a place is kept for a victim that moves, "" for one that does not.
+	Kept string
 }
 
 const (
 	reasonBegin = "makes room on "
 	reasonFor   = " for "
+	reasonKept  = "; it may move, and a place is kept for it on "
 	toBeSpared  = `; pods with the annotation volcano.sh/preemptable "false" are spared`
 )
 
 // String returns the sentence.
 func (r Reason) String() string {
-	if r.Reclaimed {
+	switch {
+	case r.Kept != "":
+		return reasonBegin + r.Node + reasonFor + r.For + reasonKept + r.Kept
+	case r.Reclaimed:
 		return fmt.Sprintf("%s%s%s%s, whose queue has less than it deserves%s", reasonBegin, r.Node, reasonFor, r.For, toBeSpared)
 	}
 	return fmt.Sprintf("%s%s%s%s (priority %d, this one %d)%s", reasonBegin, r.Node, reasonFor, r.For, r.Priority, r.Own, toBeSpared)
@@ -39,6 +45,10 @@ func ParseReason(text string) (r Reason, ok bool) {
 	rest, ok := strings.CutPrefix(text, reasonBegin)
 	if !ok {
 		return Reason{}, false
+	}
+	if moves, kept, is := strings.Cut(rest, reasonKept); is {
+		node, pod, ok := strings.Cut(moves, reasonFor)
+		return Reason{For: pod, Node: node, Kept: kept}, ok && node != "" && pod != "" && kept != ""
 	}
 	rest, ok = strings.CutSuffix(rest, toBeSpared)
 	if !ok {

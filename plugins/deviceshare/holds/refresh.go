@@ -21,8 +21,10 @@ type Cluster interface {
 	IsBound(Job, Pod) bool
 	// Members returns the pods of a job that wait, in a stable order, and whether the job exists.
 	Members(Job) (waiting []Member, exists bool)
-	// Occupies reports whether a victim still takes anything of its node.
+	// Occupies reports whether a victim still takes anything of its node, and IsLeaving whether it
+	// has been told to leave.
 	Occupies(*Victim) bool
+	IsLeaving(*Victim) bool
 	// IsUsable reports whether a node is there and takes pods.
 	IsUsable(node string) bool
 }
@@ -68,7 +70,20 @@ type End struct {
 // Refresh brings all holds up to date with a session and returns those that have ended.
 func (b *Book) Refresh(c Cluster, now int64) (ended []End) {
 	for _, h := range b.InOrder() {
+		if h.IsMove() {
+			continue
+		}
 		if end, over := refreshHold(h, c, now); over {
+			ended = append(ended, end)
+			b.recordEnd(end, now)
+		}
+	}
+	wanted := b.Wanted()
+	for _, h := range b.InOrder() {
+		if !h.IsMove() {
+			continue
+		}
+		if end, over := h.refreshMove(c, wanted, now); over {
 			ended = append(ended, end)
 			b.recordEnd(end, now)
 		}
