@@ -45,6 +45,8 @@ const (
 	Preempted = "Preempted"
 	// Reclaimed: a pod of a queue that has less than it deserves gets the room.
 	Reclaimed = "Reclaimed"
+	// Moved: a pod that waits gets the room, and a place is kept for this one elsewhere.
+	Moved = "Moved"
 )
 
 // Events of queues.

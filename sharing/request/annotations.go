@@ -56,6 +56,7 @@ func (r *reader) readAnnotations(p *podspec.Pod, out *sharing.PodRequest) {
 		}
 	}
 	out.Group = r.readGroup(p)
+	r.readMovability(a)
 }
 
 // readModes reads the list of accepted modes. Spaces are not forgiven, as everywhere

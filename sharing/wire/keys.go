@@ -103,6 +103,16 @@ const (
 	UserSplit = "volcano.sh/vgpu-split"
 	// UserNUMA is NUMASingle: all devices of the pod are of one NUMA node.
 	UserNUMA = "volcano.sh/vgpu-numa"
+	// UserMayMove is MayMove or "false": whether the pod may be made again elsewhere to make room.
+	UserMayMove = "volcano.sh/vgpu-may-move"
+	// UserRestartCost is how much work the end of the pod loses at most, a duration such as 10m.
+	UserRestartCost = "volcano.sh/vgpu-restart-cost"
+)
+
+// MayMove and MustStay are the values of UserMayMove.
+const (
+	MayMove  = "true"
+	MustStay = "false"
 )
 
 // NUMASingle is the only value of UserNUMA.
