@@ -65,7 +65,7 @@ gpu model="NVIDIA A100-SXM4-80GB" memory=81920MiB cc=8.0 numa=1 mig=capable pci=
 
 // DefaultSchedulerConf is the configuration that manifests/install gives the scheduler, without
 // comments.
-const DefaultSchedulerConf = `actions: "enqueue, allocate, reclaim, preempt, backfill"
+const DefaultSchedulerConf = `actions: "enqueue, allocate, consolidate, reclaim, preempt, backfill"
 tiers:
 - plugins:
   - name: priority

@@ -30,7 +30,7 @@ import (
 // The line of the shipped scheduler configuration that docs/evictions.md has an administrator
 // change who wants no evictions, before and after.
 const (
-	shippedActions = `actions: "enqueue, allocate, reclaim, preempt, backfill"`
+	shippedActions = `actions: "enqueue, allocate, consolidate, reclaim, preempt, backfill"`
 	quietActions   = `actions: "enqueue, allocate, backfill"`
 )
 
@@ -87,6 +87,7 @@ func testEvictions(t *testing.T, w *world) {
 	part(t, "budget", e.testBudget)
 	part(t, "alternating", e.testAlternating)
 	part(t, "reclaim", e.testReclaim)
+	part(t, "moves", e.testMoves)
 	part(t, "mps", e.testMPS)
 	part(t, "mig", e.testMIG)
 	part(t, "turned_off", e.testTurnedOff)

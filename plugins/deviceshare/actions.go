@@ -7,6 +7,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/waiting"
 )
@@ -19,12 +20,17 @@ import (
 // The end of the session is too late: plugins close it in no order, and gang writes what it finds
 // into the group of the pods.
 func (s *Store) WrapActions() {
-	for _, name := range []string{"enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle"} {
+	RegisterActions()
+	for _, name := range []string{"enqueue", "allocate", "backfill", "preempt", "reclaim", "shuffle", holds.Consolidate} {
 		if a, ok := framework.GetAction(name); ok {
 			framework.RegisterAction(s.Explained(s.MakingRoom(a)))
 		}
 	}
 }
+
+// RegisterActions has Volcano know the actions that it does not have itself. It must run before the
+// scheduler reads its configuration.
+func RegisterActions() { framework.RegisterAction(consolidateAction{}) }
 
 // Explained returns an action of Volcano that ends with what the plugin tells waiting pods.
 func (s *Store) Explained(a framework.Action) framework.Action { return explainedAction{a, s} }

@@ -9,6 +9,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/room"
 	"deviceshare/plugins/deviceshare/waiting"
@@ -38,7 +39,12 @@ func (a roomAction) Execute(ssn *framework.Session) {
 	clear(p.now) // what was evicted before this session was counted then
 	held := heldBack{p.witness, ssn}
 	switch a.Name() {
-	case "preempt", "reclaim":
+	case holds.Consolidate:
+		limits, mistakes := readMoveLimits(framework.GetArgOfActionFromConf(ssn.Configurations, a.Name()))
+		if a.store.checkMoveLimits(mistakes); len(mistakes) == 0 {
+			a.store.room.Consolidate(limits)
+		}
+	case holds.Preempt, holds.Reclaim:
 		by, err := engineOf(ssn, a.Name())
 		if a.store.checkEngine(err); err == nil {
 			a.store.room.Choose(a.Action, by, held)
@@ -128,6 +134,26 @@ func (p *Plugin) Future(node string) []sharing.View {
 	}
 	return p.overlay.futureLedger(n, p.infos[node]).Views()
 }
+
+// Reserve implements room.Devices.
+func (p *Plugin) Reserve(t *api.TaskInfo, node string) error {
+	a, n, info := p.rememberAsk(t), p.nodes[node], p.infos[node]
+	if !a.needsDevicesOf(info) {
+		return nil
+	}
+	if err := p.requireServing(a, n); err != nil {
+		return err
+	}
+	request := a.request
+	request.Mates = jobMates(t, info)
+	if why := p.overlay.promiseDevices(n, info, &request, p.backendsFor(a), p.policyFor(a), nil); why != "" {
+		return fmt.Errorf("keep devices of node %s for pod %s: %s", node, t.Name, why)
+	}
+	return nil
+}
+
+// Return implements room.Devices.
+func (p *Plugin) Return(t *api.TaskInfo) { p.overlay.releaseDevices(sharing.Owner(t.Pod.UID)) }
 
 // IsComplete implements room.Devices. Without the configuration it is not known which devices pods
 // have.

@@ -43,6 +43,7 @@ func shipped(t *testing.T) (actions []framework.Action, tiers []conf.Tier, confi
 		t.Fatal("the manifest has no configuration of the scheduler")
 	}
 	text2, _, _ = strings.Cut(text2, "\n---")
+	RegisterActions()
 	actions, tiers, configurations, _, err = scheduler.UnmarshalSchedulerConf(strings.ReplaceAll("\n"+text2, "\n    ", "\n"))
 	if err != nil || len(actions) == 0 || len(tiers) == 0 {
 		t.Fatalf("%d actions, %d tiers: %v", len(actions), len(tiers), err)

@@ -3,6 +3,7 @@
 package deviceshare
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+	"volcano.sh/volcano/pkg/scheduler/actions/allocate"
+	"volcano.sh/volcano/pkg/scheduler/actions/enqueue"
 	"volcano.sh/volcano/pkg/scheduler/conf"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
@@ -28,10 +31,12 @@ type kaiCase struct {
 	// different says that no gang is like another one, and that one pod of each node may not be
 	// evicted.
 	different bool
+	// left is how many pods of each node are left, and may move; 0 for all, who may not.
+	left int
 }
 
-// The cases are those of KAI's tests at scale, test/e2e/scale/kwok_test.go at d5bc503a, but for
-// consolidation. They are for 500 nodes.
+// The cases are those of KAI's tests at scale, test/e2e/scale/kwok_test.go at d5bc503a. They are
+// for 500 nodes.
 func kaiCases(nodes int) map[string]kaiCase {
 	return map[string]kaiCase{
 		"1 one device":                     {gangs: 1, pods: 1, devices: 1},
@@ -39,6 +44,7 @@ func kaiCases(nodes int) map[string]kaiCase {
 		"3 one job of 500 pods, 8 devices": {gangs: 1, pods: nodes, devices: 8},
 		"4 4,000 single devices":           {gangs: 8 * nodes, pods: 1, devices: 1},
 		"5 50 gangs of 10, 8 devices":      {gangs: nodes / 10, pods: 10, devices: 8},
+		"6 moves for 41 gangs of 10":       {gangs: 41 * nodes / 500, pods: 10, devices: 8, left: 1},
 		"7 ten pods where nine fit":        {gangs: 1, pods: 10, devices: 8, spared: nodes - 9},
 		"8 nobody may leave":               {gangs: 8 * nodes, pods: 1, devices: 1, spared: nodes},
 		"9 no plan for 500 different jobs": {gangs: nodes, pods: 1, devices: 8, different: true},
@@ -83,11 +89,14 @@ func (c *kaiCase) measure(t *testing.T, nodes int, beside string) (spells []time
 	for n := range nodes {
 		name := fmt.Sprint("n", n)
 		objects = append(objects, nodeOf(t, devices(name, 8, 10000)))
-		for d := range 8 {
+		for d := range cmp.Or(c.left, 8) {
 			pod := fmt.Sprintf("p%dx%d", n, d)
 			p := withGrace(on(t, pod, pod, name, d, 0), 3600)
 			if n < c.spared || c.different && d == 0 {
 				sparedPod(p)
+			}
+			if c.left > 0 {
+				movable(p)
 			}
 			objects = append(objects, groupIn("theirs", pod, 1), p)
 		}
@@ -117,6 +126,10 @@ func (c *kaiCase) measure(t *testing.T, nodes int, beside string) (spells []time
 	l.oneTier(beside)
 	asShipped(l)
 	l.world.actions = []conf.Configuration{}
+	if c.left > 0 {
+		l.world.actions = []conf.Configuration{{Name: "consolidate", Arguments: map[string]any{"after": "0s", "jobs": 64}}}
+		l.actions = []framework.Action{enqueue.New(), allocate.New(), consolidateAction{}}
+	}
 	before := -1
 	for before != l.store.room.Holds() || c.different && len(spells) < 12 {
 		before = l.store.room.Holds()
@@ -127,10 +140,13 @@ func (c *kaiCase) measure(t *testing.T, nodes int, beside string) (spells []time
 			leave++
 		}
 	}
+	if c.left > 0 {
+		return spells, leave, leave // one moves for each
+	}
 	return spells, leave, l.store.room.Holds() * c.pods
 }
 
-// timeReclaim runs a session and returns how long its actions reclaim and preempt took.
+// timeReclaim runs a session and returns how long its actions took that evict.
 func (l *lab) timeReclaim() (took time.Duration) {
 	l.t.Helper()
 	l.seconds.Add(1)
@@ -140,7 +156,7 @@ func (l *lab) timeReclaim() (took time.Duration) {
 	for _, a := range l.actions {
 		begin := time.Now()
 		l.store.MakingRoom(a).Execute(ssn)
-		if a.Name() == "reclaim" || a.Name() == "preempt" {
+		if a.Name() == "reclaim" || a.Name() == "preempt" || a.Name() == "consolidate" {
 			took += time.Since(begin)
 		}
 	}

@@ -34,6 +34,8 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/plugins"
 	"volcano.sh/volcano/pkg/scheduler/plugins/overcommit"
 	"volcano.sh/volcano/pkg/scheduler/plugins/priority"
+
+	"deviceshare/sharing/wire"
 )
 
 // lab is a world that goes on by seconds: deleted pods end after their grace period, controllers
@@ -273,9 +275,10 @@ func (l *lab) end(pod *corev1.Pod) {
 	next.Name = fmt.Sprintf("%s-%d", strings.SplitN(pod.Name, "-", 2)[0], l.made)
 	next.ResourceVersion = ""
 	next.UID, next.DeletionTimestamp, next.Spec.NodeName = types.UID("uid-"+next.Name), nil, ""
+	next.CreationTimestamp = metav1.NewTime(time.Unix(1700000000+l.seconds.Load(), 0))
 	next.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	for k := range next.Annotations {
-		if k != schedulingv1beta1.KubeGroupNameAnnotationKey && k != schedulingv1beta1.PodPreemptable {
+		if k != schedulingv1beta1.KubeGroupNameAnnotationKey && k != schedulingv1beta1.PodPreemptable && k != wire.UserMayMove {
 			delete(next.Annotations, k)
 		}
 	}

@@ -94,6 +94,8 @@ type Store struct {
 	tierMistakes string
 	// engineMistake is what was last said about the engine of preempt.
 	engineMistake string
+	// moveMistakes is what was last said about the arguments of consolidate.
+	moveMistakes string
 	// era is that of the arguments and of what was learned, see nodes.Question.
 	era uint64
 	// current is the plugin of the session that is open, nil if none is or it takes no part.

@@ -79,7 +79,7 @@ func New() *Metrics {
 		Name: "deviceshare_evictions_total",
 		Help: "Pods with devices that were evicted so that others have room, by the action of Volcano.",
 	}, []string{"action"})
-	for _, action := range []string{"preempt", "reclaim", "shuffle"} {
+	for _, action := range []string{"preempt", "reclaim", "consolidate", "shuffle"} {
 		m.evictions.WithLabelValues(action) // so that a graph has something to show
 	}
 	for r := sharing.Fits + 1; r < sharing.Reasons; r++ {

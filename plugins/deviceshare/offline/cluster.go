@@ -58,6 +58,7 @@ type Cluster struct {
 
 // New makes a cluster without nodes. Queue default is made by the first cycle unless it was added.
 func New(o Options) (*Cluster, error) {
+	deviceshare.RegisterActions()
 	config, err := readConfiguration(cmp.Or(o.Config, shipped), o.Policy)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (r *Room) Choose(a framework.Action, by Engine, held HeldBack) {
 	before := s.lastTransactions()
 	served, others := map[api.JobID][]holds.Victim{}, true
 	if by == Planner {
-		served, others = r.planEvictions(a.Name())
+		served, others = r.planEvictions(a.Name(), MoveLimits{})
 		s.dropFalsePromises(served, before)
 	}
 	if others {

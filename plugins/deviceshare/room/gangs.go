@@ -39,6 +39,7 @@ func (w *world) gangOf(job *api.JobInfo) *gang {
 		return g
 	}
 	g = &gang{}
+	g.Waits = w.movers != nil
 	g.Spare = int(max(0, job.ReadyTaskNum()-job.MinAvailable))
 	for _, status := range []api.TaskStatus{api.Bound, api.Binding, api.Running, api.Allocated} {
 		g.running += len(job.TaskStatusIndex[status])

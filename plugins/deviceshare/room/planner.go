@@ -27,11 +27,12 @@ const (
 	podsAsOne = 16
 )
 
-// planner is one run of the action preempt or reclaim with our choice of victims.
+// planner is one run of the action preempt, reclaim or consolidate with our choice of victims.
 type planner struct {
 	*session
 	room   *Room
 	action string
+	moves  MoveLimits
 	// left is for how many more jobs it looks for victims.
 	left int
 	// helpless are kinds of pods, or queues with a priority, for which no evictions help in this
@@ -45,9 +46,9 @@ type planner struct {
 
 // planEvictions plans for the jobs that starve, one after the other. It returns the victims of each
 // job that is served, and whether there are jobs that Volcano has to choose for.
-func (r *Room) planEvictions(action string) (victims map[api.JobID][]holds.Victim, others bool) {
+func (r *Room) planEvictions(action string, moves MoveLimits) (victims map[api.JobID][]holds.Victim, others bool) {
 	p := &planner{
-		session: r.session, room: r, action: action, helpless: map[string]string{},
+		session: r.session, room: r, action: action, moves: moves, helpless: map[string]string{},
 		victims: map[api.JobID][]holds.Victim{}, standings: standingsBy{},
 	}
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
@@ -62,7 +63,7 @@ func (r *Room) planEvictions(action string) (victims map[api.JobID][]holds.Victi
 			}
 			p.noteAdvice(job, r.earlier[advised{job.UID, action}])
 			p.judged[job.UID] = true // its turn comes in a later session
-		case !r.MayEvictFor(job.UID):
+		case !r.MayEvictFor(job.UID) || p.isConsolidate() && !p.mayMoveFor(job):
 		case !p.canPlanFor(job):
 			others = true
 		default:
@@ -114,7 +115,7 @@ func (p *planner) makeRoomFor(job *api.JobInfo) bool {
 	}
 	for _, t := range tasks {
 		one := []*api.TaskInfo{t}
-		if mayPreempt(t) && (p.makeRoom(job, one, false) || !p.isReclaim() && p.makeRoom(job, one, true)) {
+		if mayPreempt(t) && (p.makeRoom(job, one, false) || p.action == holds.Preempt && p.makeRoom(job, one, true)) {
 			return true
 		}
 	}
@@ -178,11 +179,15 @@ func (p *planner) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 			p.dropVetoed(w, tasks[0], vetoed)
 			continue
 		}
+		if !p.keepPlaces(w, &found) {
+			continue
+		}
 		refused := p.tryPlan(job, places, victims)
 		if refused < 0 {
 			p.noteEvictions(w, &found, victims, tasks)
 			return true
 		}
+		p.dropPlaces(w, found.Moves)
 		places[refused].wish.Excluded[places[refused].n] = true
 	}
 	p.helpless[kind] = why

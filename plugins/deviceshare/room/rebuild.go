@@ -20,9 +20,10 @@ func (r *Room) rebuildHolds() {
 			if !ok {
 				continue
 			}
-			if t.Pod.DeletionTimestamp == nil && (reason.Reclaimed || !canBeEvicted(s.Session, t)) {
+			if t.Pod.DeletionTimestamp == nil && (reason.Reclaimed || reason.Kept != "" || !canBeEvicted(s.Session, t)) {
 				continue // the action chooses again
 			}
+			r.rebuildMove(t, reason.Kept)
 			where[reason.For] = reason.Node
 			victims[reason.For] = append(victims[reason.For], holds.Victim{
 				Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Node: n.Name, For: reason.Node, Action: actionOf(reason), Deadline: r.now() + graceOf(t.Pod) + overdueAfter,
@@ -60,8 +61,22 @@ func (s *session) chooseLessImportant(job *api.JobInfo, victims []holds.Victim) 
 }
 
 func actionOf(r holds.Reason) string {
-	if r.Reclaimed {
-		return "reclaim"
+	switch {
+	case r.Kept != "":
+		return holds.Consolidate
+	case r.Reclaimed:
+		return holds.Reclaim
 	}
-	return "preempt"
+	return holds.Preempt
+}
+
+// rebuildMove keeps the place of a pod that leaves to move to a node, "" for one that does not.
+func (r *Room) rebuildMove(onNode *api.TaskInfo, node string) {
+	t := r.session.findMember(holds.Job(onNode.Job), holds.Pod(onNode.Pod.UID))
+	if node == "" || t == nil {
+		return
+	}
+	slot := r.session.slotElsewhere(t, node, r.now())
+	r.placeholders[slot.Pod] = placeholderOf(t)
+	r.book.Keep(holds.Hold{Job: holds.Job(t.Job), Priority: r.session.priorityOf(t.Job), Since: r.now(), Slots: []holds.Slot{slot}})
 }

@@ -10,18 +10,22 @@ import (
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/sharing/plan"
 	"deviceshare/sharing/quota"
 )
 
 // isReclaim reports whether pods of other queues leave.
-func (p *planner) isReclaim() bool { return p.action == "reclaim" }
+func (p *planner) isReclaim() bool { return p.action == holds.Reclaim }
 
 // allowedBy returns those of the victims that the other plugins allow to evict.
 func (p *planner) allowedBy(t *api.TaskInfo, victims []*api.TaskInfo) []*api.TaskInfo {
-	if p.isReclaim() {
+	switch p.action {
+	case holds.Reclaim:
 		return p.Reclaimable(t, victims)
+	case holds.Consolidate:
+		return victims // they say themselves that they may be moved
 	}
 	return p.Preemptable(t, victims)
 }

@@ -46,6 +46,10 @@ type Devices interface {
 	// Future returns the devices of a node as they will be when the pods that are leaving are gone,
 	// nil if it has none.
 	Future(node string) []sharing.View
+	// Reserve gives a task devices of a node in this session as they will be when the pods that are
+	// leaving are gone; it is not counted for any queue. Return takes them back.
+	Reserve(t *api.TaskInfo, node string) error
+	Return(*api.TaskInfo)
 	// IsComplete reports whether all pods of the API server are in the snapshot.
 	IsComplete() bool
 }
@@ -81,6 +85,9 @@ type Room struct {
 	// advice is why no evictions help a job, for those of which something is to be told;
 	// earlier is that of the last session.
 	advice, earlier map[advised]string
+	// placeholders keep places for pods that move, by the pod. movedAt is when pods of a job did.
+	placeholders map[holds.Pod]*api.TaskInfo
+	movedAt      map[api.JobID]int64
 }
 
 // advised is a job that an action has no victims for.
@@ -91,7 +98,7 @@ type advised struct {
 
 // New returns a Room without holds. Nil has the API server evict pods.
 func New(by Evictions, lead leader.Leadership, report evictor.Reporter, now, wall func() int64) *Room {
-	r := &Room{book: holds.NewBook(), now: now, wall: wall, resumeAt: map[string]api.JobID{}, hopeless: newHopeless()}
+	r := &Room{book: holds.NewBook(), now: now, wall: wall, resumeAt: map[string]api.JobID{}, hopeless: newHopeless(), placeholders: map[holds.Pod]*api.TaskInfo{}, movedAt: map[api.JobID]int64{}}
 	r.wanted.Store(&map[holds.Pod]bool{})
 	if r.evictor = by; by == nil {
 		r.evictor = evictor.New(lead, r, report)
@@ -150,8 +157,13 @@ func (r *Room) BeginSession() {
 	for _, h := range r.book.InOrder() {
 		s.evictVictims(stmt, h)
 	}
+	r.keepForMoved()
 	r.takeOverPlaces()
 	for _, h := range r.book.InOrder() {
+		if h.IsMove() {
+			s.applyMove(h)
+			continue
+		}
 		if why := s.applyHold(h); why != "" {
 			r.noteEnd(&holds.End{Hold: *h, Outcome: holds.Failed, Why: why})
 			r.book.Fail(h.Job, r.now())
@@ -207,16 +219,32 @@ func (r *Room) publishVictims() {
 			}
 			r.evictor.Evict(r.session.KubeClient(), evictor.Eviction{
 				Pod: types.NamespacedName{Namespace: t.Namespace, Name: t.Name}, UID: t.Pod.UID,
-				Why: r.session.reasonFor(h, v, t).String(), Event: eventOf(v.Action),
+				Why: r.reasonFor(h, v, t).String(), Event: eventOf(v.Action),
 			})
 		}
 	}
 }
 
+// reasonFor returns why a victim has to leave.
+func (r *Room) reasonFor(h *holds.Hold, v *holds.Victim, t *api.TaskInfo) holds.Reason {
+	reason := holds.Reason{
+		Node: v.RoomOn(), Priority: h.Priority, Own: r.session.priorityOf(t.Job), Reclaimed: v.Action == holds.Reclaim, Kept: r.book.PlaceOf(holds.Job(t.Job), v.Pod),
+	}
+	for i := range h.Slots {
+		if reason.For == "" || h.Slots[i].Node == v.RoomOn() {
+			reason.For = h.Slots[i].Name
+		}
+	}
+	return reason
+}
+
 // eventOf returns the event that a victim of an action is given.
 func eventOf(action string) string {
-	if action == "reclaim" {
+	switch action {
+	case holds.Reclaim:
 		return events.Reclaimed
+	case holds.Consolidate:
+		return events.Moved
 	}
 	return events.Preempted
 }
@@ -241,7 +269,7 @@ func (r *Room) Advice(job api.JobID) string {
 		return ""
 	}
 	var texts []string
-	for _, action := range []string{"reclaim", "preempt"} {
+	for _, action := range []string{holds.Reclaim, holds.Preempt, holds.Consolidate} {
 		if text := r.advice[advised{job, action}]; text != "" && !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
@@ -255,7 +283,10 @@ func waitText(h *holds.Hold, s *holds.Slot) string {
 		victims[i] = h.Victims[i].Name
 	}
 	names := plan.ListNames(victims)
-	if names == "" {
+	switch {
+	case s.From != nil:
+		return fmt.Sprintf("starts on node %s, where a place is kept for it, because the pod before it moved", s.Node)
+	case names == "":
 		return fmt.Sprintf("starts on node %s as soon as it can use the room that was made for it", s.Node)
 	}
 	return fmt.Sprintf("starts on node %s when these pods have left, which were told to make room: %s", s.Node, names)

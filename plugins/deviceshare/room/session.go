@@ -131,6 +131,12 @@ func (s *session) Members(j holds.Job) (waiting []holds.Member, exists bool) {
 // Occupies implements holds.Cluster.
 func (s *session) Occupies(v *holds.Victim) bool { return s.findVictim(v) != nil }
 
+// IsLeaving implements holds.Cluster.
+func (s *session) IsLeaving(v *holds.Victim) bool {
+	t := s.findVictim(v)
+	return t != nil && t.Pod.DeletionTimestamp != nil
+}
+
 // IsUsable implements holds.Cluster.
 func (s *session) IsUsable(node string) bool {
 	n := s.Nodes[node]
@@ -150,17 +156,6 @@ func (s *session) priorityOf(j api.JobID) int32 {
 		return job.Priority
 	}
 	return 0
-}
-
-// reasonFor returns why a victim has to leave.
-func (s *session) reasonFor(h *holds.Hold, v *holds.Victim, t *api.TaskInfo) holds.Reason {
-	r := holds.Reason{Node: v.RoomOn(), Priority: h.Priority, Own: s.priorityOf(t.Job), Reclaimed: v.Action == "reclaim"}
-	for i := range h.Slots {
-		if r.For == "" || h.Slots[i].Node == v.RoomOn() {
-			r.For = h.Slots[i].Name
-		}
-	}
-	return r
 }
 
 // evictVictims has the session see the victims of a hold as leaving, where the snapshot does not

@@ -60,10 +60,30 @@ func (p *planner) findWhomEvictionsHelp() func(*api.JobInfo) bool {
 			return len(lowest) > 1 || len(lowest) == 1 && !own
 		}
 	}
+	if p.isConsolidate() {
+		return p.findWhomMovesHelp()
+	}
 	return func(job *api.JobInfo) bool {
 		least, known := lowest[job.Queue]
 		return known && least < job.Priority || job.ReadyTaskNum() > 0 // of its own
 	}
+}
+
+// findWhomMovesHelp is findWhomEvictionsHelp for pods that move.
+func (p *planner) findWhomMovesHelp() func(*api.JobInfo) bool {
+	lowest, any := int32(0), false
+	for _, job := range p.Jobs {
+		if any && lowest <= job.Priority {
+			continue
+		}
+		for _, t := range job.Tasks {
+			if p.mayMove(t) {
+				lowest, any = job.Priority, true
+				break
+			}
+		}
+	}
+	return func(job *api.JobInfo) bool { return any && lowest <= job.Priority }
 }
 
 // isVictim reports whether a task may be evicted for anybody.

@@ -62,7 +62,7 @@ func (s *session) placesKeptFor(job *api.JobInfo, book *holds.Book) (slots []hol
 	owners := map[string][]holds.Job{}
 	var nodes []*api.NodeInfo
 	for _, h := range book.InOrder() {
-		if owner := s.Jobs[api.JobID(h.Job)]; h.Priority >= job.Priority || owner == nil || owner.Queue != job.Queue {
+		if owner := s.Jobs[api.JobID(h.Job)]; h.IsMove() || h.Priority >= job.Priority || owner == nil || owner.Queue != job.Queue {
 			continue
 		}
 		for i := range h.Slots {

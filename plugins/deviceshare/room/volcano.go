@@ -100,3 +100,13 @@ func disruptionOf(pod *corev1.Pod) (holds.Reason, bool) {
 	}
 	return holds.ParseReason(c.Message)
 }
+
+// placeholderOf returns a task that asks for what another one does, which runs, and is on no node.
+func placeholderOf(t *api.TaskInfo) *api.TaskInfo {
+	pod := t.Pod.DeepCopy()
+	pod.UID, pod.Name = "moves-"+pod.UID, pod.Name+"-moves"
+	pod.Spec.NodeName, pod.DeletionTimestamp, pod.Status = "", nil, corev1.PodStatus{Phase: corev1.PodPending}
+	again := api.NewTaskInfo(pod)
+	again.Job, again.Priority = t.Job, t.Priority
+	return again
+}

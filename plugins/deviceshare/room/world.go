@@ -16,6 +16,7 @@ import (
 	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/sharing"
 	"deviceshare/sharing/plan"
+	"deviceshare/sharing/request"
 )
 
 // trialWorkers is how many workers ask nodes at once whether they may take a pod.
@@ -33,6 +34,8 @@ type world struct {
 	// jobs. from says what other queues give up, nil if the pods are of the same queue.
 	inJobOf *api.TaskInfo
 	from    *givers
+	// movers are the pods that may move, nil if others leave.
+	movers *movers
 	// wall is the time of day in seconds.
 	wall      int64
 	resources []string
@@ -49,17 +52,18 @@ type world struct {
 // worldFor returns the world for pods that may evict pods of other jobs of its queue, of its job,
 // or of other queues. It is nil if none of them may be evicted, with what people are told of it.
 func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) (w *world, why string) {
-	resources := resourcesOf(tasks)
+	movers := p.moversFor(job)
+	resources := resourcesOf(slices.Concat(tasks, movers.all()))
 	var from *givers
 	if p.isReclaim() {
 		from = p.giversFor(job, p.standings.forResources(p.session, resources).ForTasks(job.Queue, tasks))
 	}
-	if w = p.world; w == nil || inJob || !w.servesNext(job, resources, from) {
+	if w = p.world; w == nil || inJob || movers != nil || !w.servesNext(job, resources, from) {
 		w = &world{session: p.session, job: job, wall: p.room.wall(), resources: resources, kept: map[api.TaskID]bool{}}
 		if p.world = w; inJob {
 			w.inJobOf, p.world = tasks[0], nil
 		}
-		w.from = from
+		w.from, w.movers, w.cluster.MostMoves = from, movers, p.moves.Moves*len(tasks)
 		if w.rankPriorities(); len(w.levels) == 0 {
 			p.world = nil
 			return nil, w.from.explainRefusal()
@@ -114,7 +118,10 @@ func (p *planner) noteEvictions(w *world, found *plan.Plan, victims, tasks []*ap
 	hasBudget := slices.ContainsFunc(found.Evict, func(v *plan.Victim) bool { return len(v.Budgets) > 0 })
 	isCovered := len(w.cluster.Lacks) > 0 && len(found.Evict) > 0
 	hasGang := slices.ContainsFunc(found.Places, func(at plan.Place) bool { return w.hasGangOn(w.NodeList[at.Node]) })
-	if w != p.world || hasBudget || hasGang || isCovered {
+	if len(found.Moves) > 0 {
+		p.noteMoves(w, found)
+	}
+	if w != p.world || w.movers != nil || hasBudget || hasGang || isCovered {
 		p.world = nil // more than these nodes have changed
 		return
 	}
@@ -180,16 +187,16 @@ func (w *world) excludeNodes() bool {
 }
 
 // nodesThatRefuse returns which nodes refuse a task whoever leaves. PrePredicateFn has run for it.
-func (w *world) nodesThatRefuse(t *api.TaskInfo) []bool {
-	refuse := make([]bool, len(w.NodeList))
+func (s *session) nodesThatRefuse(t *api.TaskInfo) []bool {
+	refuse := make([]bool, len(s.NodeList))
 	allowed := map[string]bool{}
-	for _, n := range w.FilterOutUnschedulableAndUnresolvableNodesForTask(t) {
+	for _, n := range s.FilterOutUnschedulableAndUnresolvableNodesForTask(t) {
 		allowed[n.Name] = true
 	}
-	workqueue.ParallelizeUntil(context.Background(), trialWorkers, len(w.NodeList), func(i int) {
-		n := w.NodeList[i]
-		refuse[i] = !allowed[n.Name] || !w.IsUsable(n.Name) || !isInShard(w.Session, n) || !w.devices.Serves(t, n) ||
-			w.PredicateForPreemptAction(t, n) != nil
+	workqueue.ParallelizeUntil(context.Background(), trialWorkers, len(s.NodeList), func(i int) {
+		n := s.NodeList[i]
+		refuse[i] = !allowed[n.Name] || !s.IsUsable(n.Name) || !isInShard(s.Session, n) || !s.devices.Serves(t, n) ||
+			s.PredicateForPreemptAction(t, n) != nil
 	})
 	return refuse
 }
@@ -227,6 +234,8 @@ func (w *world) priorityAsVictim(t *api.TaskInfo) (priority int32, may bool) {
 		return t.Priority, t.Job == w.job.UID && t.Priority < w.inJobOf.Priority
 	case w.from != nil:
 		return job.Priority, w.from.giveUp(t, job.Queue)
+	case w.movers != nil:
+		return job.Priority, w.movers.include(t)
 	}
 	return job.Priority, job.Queue == w.job.Queue && job.UID != w.job.UID && job.Priority < w.job.Priority
 }
@@ -270,6 +279,7 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 		return nil
 	}
 	v := &plan.Victim{Owner: sharing.Owner(t.Pod.UID), Level: w.levels[priority], Takes: w.amountsOf(t.Resreq), Grace: graceOf(t.Pod)}
+	v.Restart = request.MovabilityOf(t.Pod.Annotations).RestartCost
 	v.Frees = w.devices.Frees(t, w.job.Queue)
 	if started := t.Pod.Status.StartTime; started != nil {
 		v.Age = max(0, w.wall-started.Unix())
@@ -279,8 +289,11 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 			v.Budgets = append(v.Budgets, &budget.Budget)
 		}
 	}
-	if w.from != nil {
+	switch {
+	case w.from != nil:
 		w.from.describeVictim(v, t, w.Jobs[t.Job].Queue)
+	case w.movers != nil:
+		w.movers.describeMover(v, t, v.Takes)
 	}
 	if g := w.gangOf(w.Jobs[t.Job]); g != nil {
 		v.Gang, v.Role = &g.Gang, slices.Index(g.roles, t.TaskRole)

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package room
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/sharing/plan"
+	"deviceshare/sharing/request"
+)
+
+// MoveLimits say when and how many pods move.
+type MoveLimits struct {
+	// After is how long a pod has waited at least when others move for it.
+	After time.Duration
+	// Moves is how many pods move at most for each pod that waits, and Jobs for how many jobs of a
+	// queue at a time.
+	Moves, Jobs int
+	// Rest is for how long a pod that has moved is left alone.
+	Rest time.Duration
+}
+
+// DefaultMoveLimits are those of an action without arguments.
+func DefaultMoveLimits() MoveLimits {
+	return MoveLimits{After: time.Minute, Moves: 8, Jobs: 4, Rest: time.Hour}
+}
+
+// Consolidate makes room by having pods move that say that they may, to places that are free. Only
+// for jobs that have waited, and for a few jobs of a queue at a time.
+func (r *Room) Consolidate(limits MoveLimits) {
+	s := r.session
+	if !s.begun {
+		return
+	}
+	s.forgetChoices()
+	before := s.lastTransactions()
+	served, _ := r.planEvictions(holds.Consolidate, limits)
+	s.dropFalsePromises(served, before)
+	clear(s.judged)
+	if len(served) > 0 {
+		r.publishVictims()
+	}
+}
+
+// isConsolidate reports whether pods move.
+func (p *planner) isConsolidate() bool { return p.action == holds.Consolidate }
+
+// movers are the pods that may move for a job.
+type movers struct {
+	*planner
+	job *api.JobInfo
+	// kinds are what they ask for where they move, by what they look like.
+	kinds map[string]*plan.Wish
+}
+
+// moversFor returns the pods that may move for a job, nil if the action moves none.
+func (p *planner) moversFor(job *api.JobInfo) *movers {
+	if !p.isConsolidate() {
+		return nil
+	}
+	return &movers{planner: p, job: job, kinds: map[string]*plan.Wish{}}
+}
+
+// include reports whether a task may move for the job.
+func (m *movers) include(t *api.TaskInfo) bool {
+	return t.Job != m.job.UID && m.Jobs[t.Job].Priority <= m.job.Priority && m.mayMove(t)
+}
+
+// mayMove reports whether a task may move for anybody: it says so, somebody makes it again, none of
+// its job waits, and it has not moved a short time ago.
+func (p *planner) mayMove(t *api.TaskInfo) bool {
+	if !p.isVictim(t) || !request.MovabilityOf(t.Pod.Annotations).MayMove || metav1.GetControllerOf(t.Pod) == nil {
+		return false
+	}
+	job := p.Jobs[t.Job]
+	return len(job.TaskStatusIndex[api.Pending]) == 0 && p.room.book.Of(holds.Job(job.UID)) == nil && !p.room.hasJustMoved(t, p.moves.Rest)
+}
+
+// hasJustMoved reports whether a task may be the successor of one that has moved.
+func (r *Room) hasJustMoved(t *api.TaskInfo, rest time.Duration) bool {
+	at, known := r.movedAt[t.Job]
+	return known && r.wall() < at+int64(rest.Seconds()) && t.Pod.CreationTimestamp.Unix() >= at
+}
+
+// noteMoves remembers of which jobs pods move, and forgets those that have rested.
+func (r *Room) noteMoves(jobs []api.JobID, rest time.Duration) {
+	now := r.wall()
+	for job, at := range r.movedAt {
+		if now >= at+int64(rest.Seconds()) {
+			delete(r.movedAt, job)
+		}
+	}
+	for _, job := range jobs {
+		r.movedAt[job] = now
+	}
+}
+
+// mayMoveFor reports whether pods may move for a job now: its pods have waited, and not too many
+// move for its queue.
+func (p *planner) mayMoveFor(job *api.JobInfo) bool {
+	served := 0
+	for _, h := range p.room.book.InOrder() {
+		if of := p.Jobs[api.JobID(h.Job)]; h.MovesFor() && of != nil && of.Queue == job.Queue {
+			served++
+		}
+	}
+	return served < p.moves.Jobs && !slices.ContainsFunc(p.waitingTasks(job), func(t *api.TaskInfo) bool {
+		return p.room.wall()-t.Pod.CreationTimestamp.Unix() < int64(p.moves.After.Seconds())
+	})
+}
+
+// all returns the tasks that may move.
+func (m *movers) all() (tasks []*api.TaskInfo) {
+	if m == nil {
+		return nil
+	}
+	for _, job := range m.Jobs {
+		for _, t := range job.Tasks {
+			if m.include(t) {
+				tasks = append(tasks, t)
+			}
+		}
+	}
+	return tasks
+}
+
+// describeMover notes what a task asks for where it moves.
+func (m *movers) describeMover(v *plan.Victim, t *api.TaskInfo, takes []int64) {
+	look := m.lookOf(t)
+	if m.kinds[look] == nil {
+		sample := placeholderOf(t)
+		wish, serves := m.devices.Wish(sample)
+		wish.Takes, wish.Excluded = takes, slices.Repeat([]bool{true}, len(m.NodeList))
+		m.kinds[look] = &wish
+		if serves && m.PrePredicateFn(sample) == nil {
+			wish.Excluded = m.nodesThatRefuse(sample)
+		}
+	}
+	v.Elsewhere = m.kinds[look]
+}
+
+// keepPlaces keeps the places of a plan for those that move. If other plugins refuse one, that node
+// is excluded for pods like it, and false returned: nothing is kept.
+func (p *planner) keepPlaces(w *world, found *plan.Plan) bool {
+	for i := range found.Moves {
+		t, n := w.tasks[found.Moves[i].Pod.Owner], p.NodeList[found.Moves[i].To.Node]
+		if why := p.keepPlaceElsewhere(t, n); why != "" {
+			klog.V(3).InfoS("A place for a pod that moves is refused", "pod", nameOf(t), "node", n.Name, "why", why)
+			found.Moves[i].Pod.Elsewhere.Excluded[found.Moves[i].To.Node] = true
+			p.dropPlaces(w, found.Moves[:i])
+			return false
+		}
+	}
+	return true
+}
+
+// keepPlaceElsewhere keeps a place on a node for a task that moves. It returns why it cannot.
+func (p *planner) keepPlaceElsewhere(t *api.TaskInfo, n *api.NodeInfo) (why string) {
+	again := placeholderOf(t)
+	p.devices.JudgeFuture(true)
+	defer p.devices.JudgeFuture(false)
+	if !hasFutureRoom(again, n) {
+		return "the sums of the node have no room"
+	}
+	if err := p.PrePredicateFn(again); err != nil {
+		return err.Error()
+	}
+	if err := p.PredicateForAllocateAction(again, n); err != nil {
+		return err.Error()
+	}
+	if err := p.putPlaceholder(again, n, api.Allocated); err != nil {
+		return err.Error()
+	}
+	p.room.placeholders[holds.Pod(t.Pod.UID)] = again
+	return ""
+}
+
+// dropPlaces takes back what keepPlaces kept.
+func (p *planner) dropPlaces(w *world, moves []plan.Move) {
+	for i := range moves {
+		of := holds.Pod(w.tasks[moves[i].Pod.Owner].Pod.UID)
+		p.takePlaceholder(p.room.placeholders[of], p.NodeList[moves[i].To.Node])
+		delete(p.room.placeholders, of)
+	}
+}
+
+// noteMoves has places kept for the successors of those that move, and for the rest of gangs that
+// cannot go on without them: whoever ends one pod of those may end all.
+func (p *planner) noteMoves(w *world, found *plan.Plan) {
+	now := p.room.now()
+	moving := map[*api.JobInfo][]holds.Slot{}
+	for i := range found.Moves {
+		t := w.tasks[found.Moves[i].Pod.Owner]
+		moving[p.Jobs[t.Job]] = append(moving[p.Jobs[t.Job]], p.slotElsewhere(t, p.NodeList[found.Moves[i].To.Node].Name, now))
+	}
+	var jobs []api.JobID
+	for job, slots := range moving {
+		jobs = append(jobs, job.UID)
+		if int(job.ReadyTaskNum()) < int(job.MinAvailable) { // victims do not count any more
+			slots = append(slots, p.slotsOfRest(job, now)...)
+		}
+		p.room.book.Keep(holds.Hold{Job: holds.Job(job.UID), Priority: job.Priority, Since: now, Slots: slots})
+	}
+	p.room.noteMoves(jobs, p.moves.Rest)
+}
+
+// slotElsewhere is the slot of a task that moves to a node.
+func (s *session) slotElsewhere(t *api.TaskInfo, node string, now int64) holds.Slot {
+	from := victimOf(t, "", holds.Consolidate, now)
+	return holds.Slot{Pod: from.Pod, Name: from.Name, Node: node, Shape: s.shapeOf(t), From: &from}
+}
+
+// slotsOfRest are slots for the tasks of a job that run and do not move.
+func (p *planner) slotsOfRest(job *api.JobInfo, now int64) (slots []holds.Slot) {
+	for _, t := range job.TaskStatusIndex[api.Running] {
+		slot := p.slotElsewhere(t, t.NodeName, now)
+		slot.Stays = true
+		slots = append(slots, slot)
+		p.room.placeholders[slot.Pod] = placeholderOf(t)
+	}
+	return slots
+}
