@@ -96,17 +96,25 @@ func schedulingNode(n *corev1.Node) *corev1.Node {
 
 func schedulingPod(p *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta, schedulingPodKeys())}
-	out.Labels = maps.Clone(p.Labels)
+	out.Labels, out.OwnerReferences = maps.Clone(p.Labels), controllerKind(p)
 	out.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, SchedulingGates: slices.Clone(p.Spec.SchedulingGates),
 		NodeSelector: p.Spec.NodeSelector, Affinity: p.Spec.Affinity, Tolerations: p.Spec.Tolerations,
 		TopologySpreadConstraints: p.Spec.TopologySpreadConstraints,
 		Priority:                  p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, PreemptionPolicy: p.Spec.PreemptionPolicy,
-		HostNetwork: p.Spec.HostNetwork, Overhead: p.Spec.Overhead,
+		HostNetwork: p.Spec.HostNetwork, Overhead: p.Spec.Overhead, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
 		InitContainers: schedulingContainers(p.Spec.InitContainers), Containers: schedulingContainers(p.Spec.Containers),
 	}
-	out.Status.Phase = p.Status.Phase
+	out.Status.Phase, out.Status.StartTime = p.Status.Phase, p.Status.StartTime
 	return out
+}
+
+// controllerKind keeps of the owners of a pod who makes it again, and of that its kind.
+func controllerKind(p *corev1.Pod) []metav1.OwnerReference {
+	if by := metav1.GetControllerOf(p); by != nil {
+		return []metav1.OwnerReference{{Kind: by.Kind, Controller: by.Controller}}
+	}
+	return nil
 }
 
 // schedulingContainers keeps what containers request beside devices, and the ports that they take

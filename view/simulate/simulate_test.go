@@ -269,6 +269,32 @@ func TestThePodsOfANodeThatLeavesArePlacedAnew(t *testing.T) {
 	}
 }
 
+// Who may move is in a capture: the annotation, and that a controller makes the pod again.
+func TestPodsThatMayMoveDo(t *testing.T) {
+	isController := true
+	for name, c := range map[string]struct {
+		owners []metav1.OwnerReference
+		moves  bool
+	}{
+		"a pod of a controller": {owners: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "x", UID: "rs", Controller: &isController}}, moves: true},
+		"a pod of nobody":       {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, y := placedOn(t, "x", "a", 4096), placedOn(t, "y", "b", 4096)
+			x.Annotations[wire.UserMayMove], x.OwnerReferences, y.UID = wire.MayMove, c.owners, "uid-2"
+			s := again(t, captured(node("a", 1), node("b", 1), x, y, group("x"), group("y")))
+			w := ask(t, s, simulate.Question{Add: added(t, asks("whole", "volcano.sh/vgpu-number: 1"))})
+			if on := outcome(t, w, "default/whole").Node; (on == "a") != c.moves {
+				t.Errorf("the pod is on node %q", on)
+			}
+			const why = "makes room on a for default/whole; it may move, and a place is kept for it on b"
+			if moved := len(w.Evicted) == 1 && w.Evicted[0].Pod == "default/x" && w.Evicted[0].Why == why; moved != c.moves {
+				t.Errorf("evicted %+v", w.Evicted)
+			}
+		})
+	}
+}
+
 func group(name string) *schedulingv1beta1.PodGroup {
 	return &schedulingv1beta1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: schedulingv1beta1.PodGroupSpec{MinMember: 1},

@@ -6,6 +6,7 @@ import (
 	_ "embed" // the shipped configuration
 	"errors"
 	"fmt"
+	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler"
 	_ "volcano.sh/volcano/pkg/scheduler/actions" // Volcano's actions, by their names
@@ -15,6 +16,7 @@ import (
 
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/deviceshare/arguments"
+	"deviceshare/plugins/deviceshare/holds"
 )
 
 // policyArgument is the argument of the plugin that names the policy of pods that name none.
@@ -40,7 +42,7 @@ func readConfiguration(text, policy string) (configuration, error) {
 	if err != nil {
 		return configuration{}, fmt.Errorf("read the scheduler's configuration: %w", err)
 	}
-	c := configuration{actions: actions, tiers: tiers, arguments: options}
+	c := configuration{actions: actions, tiers: tiers, arguments: withoutWait(options)}
 	mistakes, found := []error{}, false
 	for i := range c.tiers {
 		for k := range c.tiers[i].Plugins {
@@ -69,6 +71,18 @@ func readConfiguration(text, policy string) (configuration, error) {
 		return configuration{}, fmt.Errorf("read the scheduler's configuration: %w", errors.Join(mistakes...))
 	}
 	return c, nil
+}
+
+// withoutWait has pods move at once for others that have come. The clock of a simulation stands
+// still: they would never have waited.
+func withoutWait(options []conf.Configuration) []conf.Configuration {
+	all := slices.Clone(options)
+	i := slices.IndexFunc(all, func(c conf.Configuration) bool { return c.Name == holds.Consolidate })
+	if i < 0 {
+		i, all = len(all), append(all, conf.Configuration{Name: holds.Consolidate})
+	}
+	all[i].Arguments = withArgument(all[i].Arguments, "after", "0s")
+	return all
 }
 
 // checkPlugin refuses a plugin that is not there, or that would ask somebody else.
