@@ -74,7 +74,7 @@ func leftOut() map[string]string {
 		"evictions/alternating":                   "deviceshare: `TestNobodyIsEvictedInVainInAnyHistory`; suite `evictions`",
 		"evictions/mps":                           "plan: `TestPlansCostWhatTheCheapestSetOfPodsCosts`; suite `evictions`",
 		"evictions/mig":                           "plan: `TestPlansCostWhatTheCheapestSetOfPodsCosts`; suite `evictions`",
-		"evictions/moves":                         "deviceshare: `TestPodsThatMoveFindTheirPlaces`; plan: `TestPodsMoveWhereTheFewestHaveTo`",
+		"evictions/moves":                         "deviceshare: `TestPodsThatMoveFindTheirPlaces`; plan: `TestPlansMoveTheFewestPods`",
 		"evictions/turned_off":                    "deviceshare: `TestAConfigurationWithoutTheActionsEvictsNobody`",
 		"frameworks/deployment":                   "suite `frameworks`",
 		"frameworks/job":                          "suite `frameworks`",

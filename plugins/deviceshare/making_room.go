@@ -15,6 +15,7 @@ import (
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
 	"deviceshare/sharing/plan"
+	"deviceshare/sharing/quota"
 )
 
 var _ room.Devices = (*Plugin)(nil)
@@ -135,8 +136,19 @@ func (p *Plugin) Future(node string) []sharing.View {
 	return p.overlay.futureLedger(n, p.infos[node]).Views()
 }
 
+// JudgeMoves implements room.Devices.
+func (p *Plugin) JudgeMoves(on bool) {
+	p.judgesFuture = on
+	switch {
+	case on && p.limits != nil:
+		p.limits, p.limitsAside = nil, p.limits
+	case !on && p.limitsAside != nil:
+		p.limits, p.limitsAside = p.limitsAside, nil
+	}
+}
+
 // Reserve implements room.Devices.
-func (p *Plugin) Reserve(t *api.TaskInfo, node string) error {
+func (p *Plugin) Reserve(t *api.TaskInfo, node string, placement *sharing.Placement, counts bool) error {
 	a, n, info := p.rememberAsk(t), p.nodes[node], p.infos[node]
 	if !a.needsDevicesOf(info) {
 		return nil
@@ -146,14 +158,26 @@ func (p *Plugin) Reserve(t *api.TaskInfo, node string) error {
 	}
 	request := a.request
 	request.Mates = jobMates(t, info)
-	if why := p.overlay.promiseDevices(n, info, &request, p.backendsFor(a), p.policyFor(a), nil); why != "" {
+	why := ""
+	if placement != nil {
+		why = p.overlay.keepDevices(n, info, request.Owner, placement)
+	} else {
+		why = p.overlay.promiseDevices(n, info, &request, p.backendsFor(a), p.policyFor(a), nil)
+	}
+	if why != "" {
 		return fmt.Errorf("keep devices of node %s for pod %s: %s", node, t.Name, why)
+	}
+	if counts {
+		p.limits.Charge(t, quota.Arrives)
 	}
 	return nil
 }
 
 // Return implements room.Devices.
-func (p *Plugin) Return(t *api.TaskInfo) { p.overlay.releaseDevices(sharing.Owner(t.Pod.UID)) }
+func (p *Plugin) Return(t *api.TaskInfo) {
+	p.limits.Uncharge(t)
+	p.overlay.releaseDevices(sharing.Owner(t.Pod.UID))
+}
 
 // IsComplete implements room.Devices. Without the configuration it is not known which devices pods
 // have.

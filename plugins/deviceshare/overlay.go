@@ -171,6 +171,20 @@ func (o *overlay) promiseDevices(n *nodes.Node, info *api.NodeInfo, req *sharing
 	return ""
 }
 
+// keepDevices gives a pod these devices, as they will be when others have left, or returns why not.
+func (o *overlay) keepDevices(n *nodes.Node, info *api.NodeInfo, owner sharing.Owner, p *sharing.Placement) (why string) {
+	o.releaseDevices(owner)
+	placement := *p
+	placement.Node = n.Name
+	if err := o.futureLedger(n, info).Fork().Reserve(owner, placement); err != nil {
+		return err.Error()
+	}
+	ledger := o.currentLedger(n).Fork()
+	ledger.Record(owner, placement)
+	o.recordPlacement(n.Name, ledger, owner, placement)
+	return ""
+}
+
 // releaseDevices takes back what the session gave to a pod, if it gave any.
 func (o *overlay) releaseDevices(owner sharing.Owner) {
 	r, ok := o.placed[owner]

@@ -163,6 +163,36 @@ func TestPodsThatDoNotMove(t *testing.T) {
 	}
 }
 
+// labelNamespace has the namespace of all pods say that they may move.
+func (l *lab) labelNamespace() {
+	l.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{wire.UserMayMove: "true"}}}
+	if _, err := l.client.CoreV1().Namespaces().Create(l.t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		l.t.Fatal(err)
+	}
+	l.eventually("the namespace is known", func() bool {
+		_, err := l.cache.SharedInformerFactory().Core().V1().Namespaces().Lister().Get("ns")
+		return err == nil
+	})
+}
+
+func TestANamespaceSaysThatItsPodsMayMove(t *testing.T) {
+	for says, moves := range map[string]bool{"": true, "false": false} {
+		l := newMovesLab(t, oneToMove(t, func(a *corev1.Pod) {
+			if a.Annotations[wire.UserMayMove] = says; says == "" {
+				delete(a.Annotations, wire.UserMayMove)
+			}
+		})...)
+		l.labelNamespace()
+		for range 20 {
+			l.tick()
+		}
+		if got := l.evictions(); (len(got) == 1 && got[0] == "a") != moves || l.isBound("new") != moves {
+			t.Errorf("the pod says %q: evicted %v, new is bound: %v", says, got, l.isBound("new"))
+		}
+	}
+}
+
 // A pod that nobody needs to move any more stays where it is.
 func TestAPodThatWasNotToldStaysIfNobodyWantsItsPlace(t *testing.T) {
 	l := newMovesLab(t, oneToMove(t, nil)...)

@@ -33,6 +33,8 @@ type judge struct {
 	awaited map[string]string
 	// limits are those of queues, nil if no queue has a limit of devices.
 	limits *queues.Limits
+	// limitsAside are the limits while devices alone are judged.
+	limitsAside *queues.Limits
 	// judgesFuture says that nodes are judged as they will be when pods that are leaving are gone,
 	// whatever their sums say.
 	judgesFuture bool

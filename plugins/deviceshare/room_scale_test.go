@@ -39,6 +39,7 @@ type kaiCase struct {
 // for 500 nodes.
 func kaiCases(nodes int) map[string]kaiCase {
 	return map[string]kaiCase{
+		"0 nobody waits":                   {},
 		"1 one device":                     {gangs: 1, pods: 1, devices: 1},
 		"2 one job of 250 pods, 8 devices": {gangs: 1, pods: nodes / 2, devices: 8},
 		"3 one job of 500 pods, 8 devices": {gangs: 1, pods: nodes, devices: 8},
@@ -120,9 +121,9 @@ func (c *kaiCase) measure(t *testing.T, nodes int, beside string) (spells []time
 	l := newLab(t, objects...)
 	l.cache.StatusUpdater = l.status // the fake API server holds no more than 100 changes at once
 	l.setLeads(false)
-	all := fmt.Sprintf("deserved.number=%d", 8*nodes)
+	all := fmt.Sprintf("deserved.number=%d deserved.memory=%d deserved.cores=%d", 8*nodes, 8*nodes*10000, 8*nodes*100)
 	l.cache.AddQueueV1beta1(queueFrom(t, "mine", all))
-	l.cache.AddQueueV1beta1(queueFrom(t, "theirs", "deserved.number=0"))
+	l.cache.AddQueueV1beta1(queueFrom(t, "theirs", "deserved.number=0 deserved.memory=0 deserved.cores=0"))
 	l.oneTier(beside)
 	asShipped(l)
 	l.world.actions = []conf.Configuration{}

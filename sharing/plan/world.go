@@ -42,7 +42,8 @@ type Victim struct {
 	Level int
 	// Takes is what its leaving frees of each resource of the node.
 	Takes []int64
-	// Frees is what its leaving frees of each limited amount of the queue, nil for nothing.
+	// Frees is what its leaving frees of each limited amount of the queue, nil for nothing. A pod
+	// that moves frees nothing.
 	Frees []int64
 	// Gang is the gang of a pod that runs together with others, nil for any other pod. Role is its
 	// position in Gang.Roles.

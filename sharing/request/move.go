@@ -17,10 +17,14 @@ type Movability struct {
 	RestartCost int64
 }
 
-// MovabilityOf reads what a pod says by its annotations. What cannot be read counts as not said:
-// [Rules.Read] reports it.
-func MovabilityOf(annotations map[string]string) Movability {
-	m := Movability{MayMove: annotations[wire.UserMayMove] == wire.MayMove}
+// MovabilityOf reads what a pod says by its annotations. What it does not say, a label of its
+// namespace says. What cannot be read of a pod counts as no: [Rules.Read] reports it.
+func MovabilityOf(annotations, namespaceLabels map[string]string) Movability {
+	may, says := annotations[wire.UserMayMove]
+	if !says {
+		may = namespaceLabels[wire.UserMayMove]
+	}
+	m := Movability{MayMove: may == wire.MayMove}
 	m.RestartCost, _ = parseRestartCost(annotations[wire.UserRestartCost])
 	return m
 }

@@ -103,7 +103,8 @@ const (
 	UserSplit = "volcano.sh/vgpu-split"
 	// UserNUMA is NUMASingle: all devices of the pod are of one NUMA node.
 	UserNUMA = "volcano.sh/vgpu-numa"
-	// UserMayMove is MayMove or "false": whether the pod may be made again elsewhere to make room.
+	// UserMayMove is MayMove or MustStay: whether the pod may be made again elsewhere to make room.
+	// It is also a label of namespaces, for pods that do not say it.
 	UserMayMove = "volcano.sh/vgpu-may-move"
 	// UserRestartCost is how much work the end of the pod loses at most, a duration such as 10m.
 	UserRestartCost = "volcano.sh/vgpu-restart-cost"

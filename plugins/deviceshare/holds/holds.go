@@ -49,7 +49,8 @@ type Slot struct {
 	From  *Victim
 	Stays bool
 	// vacant is since when the pod is gone, 0 while it is there; filled since when a successor is.
-	vacant, filled int64
+	// told is the time of day at which From was told to leave, 0 if that is not known.
+	vacant, filled, told int64
 }
 
 // Victim is a pod that has to leave.

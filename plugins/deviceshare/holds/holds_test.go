@@ -17,12 +17,12 @@ type cluster struct {
 	binding  map[Pod]bool
 	bound    map[Pod]bool
 	occupied map[Pod]bool
-	leaving  map[Pod]bool
+	leaving  map[Pod]int64
 	unusable map[string]bool
 }
 
 func newCluster() *cluster {
-	return &cluster{waiting: map[Job][]Member{}, binding: map[Pod]bool{}, bound: map[Pod]bool{}, occupied: map[Pod]bool{}, leaving: map[Pod]bool{}, unusable: map[string]bool{}}
+	return &cluster{waiting: map[Job][]Member{}, binding: map[Pod]bool{}, bound: map[Pod]bool{}, occupied: map[Pod]bool{}, leaving: map[Pod]int64{}, unusable: map[string]bool{}}
 }
 
 func (c *cluster) Waits(j Job, p Pod) (string, bool) {
@@ -39,8 +39,11 @@ func (c *cluster) Members(j Job) ([]Member, bool) {
 	m, exists := c.waiting[j]
 	return m, exists
 }
-func (c *cluster) Occupies(v *Victim) bool   { return c.occupied[v.Pod] }
-func (c *cluster) IsLeaving(v *Victim) bool  { return c.leaving[v.Pod] }
+func (c *cluster) Occupies(v *Victim) bool { return c.occupied[v.Pod] }
+func (c *cluster) LeavesSince(v *Victim) (int64, bool) {
+	since, leaves := c.leaving[v.Pod]
+	return since, leaves
+}
 func (c *cluster) IsUsable(node string) bool { return !c.unusable[node] }
 
 // oneHold is a hold of pod p on n1, for which a and b have to leave within 90 s.

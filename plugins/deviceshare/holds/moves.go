@@ -10,7 +10,7 @@ import (
 const (
 	// ReturnsFor is how long the place of a pod that has left to move waits for its successor.
 	ReturnsFor = 120
-	// BindsFor is how long it waits for a successor that is there to be bound.
+	// BindsFor is how long it waits, from then on, for a successor that is there to be bound.
 	BindsFor = 60
 )
 
@@ -60,43 +60,79 @@ func (h *Hold) refreshMove(c Cluster, wanted map[Pod]bool, now int64) (End, bool
 
 // rests reports whether the pod of the slot is not affected so far by others that move.
 func (s *Slot) rests(c Cluster) bool {
-	return s.Stays && s.AwaitsSuccessor() && c.Occupies(s.From) && !c.IsLeaving(s.From)
+	_, leaves := c.LeavesSince(s.From)
+	return s.Stays && s.AwaitsSuccessor() && c.Occupies(s.From) && !leaves
 }
 
 // refreshMoved brings one slot up to date. It reports whether its pod was bound, and whether the
 // slot is kept.
 func (s *Slot) refreshMoved(j Job, c Cluster, members []Member, taken, wanted map[Pod]bool, now int64) (bound, keep bool) {
 	switch {
-	case !c.IsUsable(s.Node):
+	case !c.IsUsable(s.Node), s.Stays && wanted[s.From.Pod]: // it leaves for somebody else
 		return false, false
-	case s.rests(c):
-		return false, true
-	case s.AwaitsSuccessor() && c.Occupies(s.From):
-		if !wanted[s.From.Pod] && !c.IsLeaving(s.From) {
-			return false, false // it need not leave any more
-		}
-		return false, s.fillMoved(members, taken, now) || s.Stays || now <= s.From.Deadline
 	case s.AwaitsSuccessor():
-		if s.fillMoved(members, taken, now) {
-			return false, true
-		}
-		s.vacant = cmp.Or(s.vacant, now)
-		return false, now-s.vacant <= ReturnsFor
+		return false, s.awaitSuccessor(c, members, taken, wanted, now)
 	case c.IsBound(j, s.Pod):
 		return true, false
 	case c.IsBinding(j, s.Pod):
 		return false, true
 	}
 	shape, waits := c.Waits(j, s.Pod)
-	return false, waits && shape == s.Shape && now-s.filled <= BindsFor
+	switch {
+	case !waits: // it is gone before it was bound
+		s.Pod, s.Name = s.From.Pod, s.From.Name
+		return false, s.awaitSuccessor(c, members, taken, wanted, now)
+	case c.Occupies(s.From):
+		s.filled = now // its queue may have no room for both
+	}
+	return false, shape == s.Shape && now-s.filled <= BindsFor
 }
 
-// fillMoved gives the slot to a pod of the job that waits, if there is one.
+// awaitSuccessor gives the slot to the successor of its pod once that one leaves. It reports
+// whether the slot is kept.
+func (s *Slot) awaitSuccessor(c Cluster, members []Member, taken, wanted map[Pod]bool, now int64) bool {
+	since, leaves := c.LeavesSince(s.From)
+	s.told = max(s.told, since)
+	switch {
+	case !c.Occupies(s.From):
+		if s.vacant = cmp.Or(s.vacant, now); s.fillMoved(members, taken, now) {
+			return true
+		}
+		return now-s.vacant <= ReturnsFor
+	case leaves:
+		return s.fillMoved(members, taken, now) || s.Stays || now <= s.From.Deadline
+	}
+	return s.Stays || wanted[s.From.Pod] // else it need not leave any more
+}
+
+// fillMoved gives the slot to a pod of the job that waits and was made since its pod was told to
+// leave, if there is one.
 func (s *Slot) fillMoved(members []Member, taken map[Pod]bool, now int64) bool {
 	for _, m := range members {
-		if m.Shape == s.Shape && !taken[m.Pod] {
-			s.Pod, s.Name, s.vacant, s.filled = m.Pod, m.Name, 0, now
+		if m.Shape == s.Shape && !taken[m.Pod] && m.Made >= s.told {
+			s.Pod, s.Name, s.filled = m.Pod, m.Name, now
 			taken[m.Pod] = true
+			return true
+		}
+	}
+	return false
+}
+
+// hasLostPlace returns a victim of the hold that was to move, was not told yet, and has no place
+// any more; nil if there is none.
+func (b *Book) hasLostPlace(h *Hold, c Cluster) *Victim {
+	for i := range h.Victims {
+		v := &h.Victims[i]
+		if _, leaves := c.LeavesSince(v); v.Action == Consolidate && c.Occupies(v) && !leaves && !b.isPlaceKept(v.Pod) {
+			return v
+		}
+	}
+	return nil
+}
+
+func (b *Book) isPlaceKept(p Pod) bool {
+	for _, h := range b.holds {
+		if slices.ContainsFunc(h.Slots, func(s Slot) bool { return s.From != nil && s.From.Pod == p }) {
 			return true
 		}
 	}
@@ -107,7 +143,7 @@ func (s *Slot) fillMoved(members []Member, taken map[Pod]bool, now int64) bool {
 func (b *Book) PlaceOf(j Job, p Pod) (node string) {
 	h := b.holds[j]
 	for i := 0; h != nil && i < len(h.Slots); i++ {
-		if s := &h.Slots[i]; s.From != nil && s.From.Pod == p {
+		if s := &h.Slots[i]; s.From != nil && s.From.Pod == p && !s.Stays {
 			return s.Node
 		}
 	}

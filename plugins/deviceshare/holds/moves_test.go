@@ -3,6 +3,7 @@
 package holds
 
 import (
+	"maps"
 	"slices"
 	"testing"
 )
@@ -41,18 +42,22 @@ func moveHistories() map[string][]moveStep {
 	return map[string][]moveStep{
 		"until it was bound": {
 			{at: 1, kept: []string{"a n2", "b n3"}, wants: true},
-			{at: 2, change: func(_ *Book, c *cluster) { c.leaving["a"] = true }, kept: []string{"a n2", "b n3"}, wants: true},
+			{at: 2, change: func(_ *Book, c *cluster) { c.leaving["a"] = 1 }, kept: []string{"a n2", "b n3"}, wants: true},
 			{at: 40, change: func(_ *Book, c *cluster) { gone(c, "a") }, kept: []string{"a n2", "b n3"}},
 			{at: 159, kept: []string{"a n2", "b n3"}},
-			{at: 160, change: func(_ *Book, c *cluster) { c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t"}} }, kept: []string{"a2 n2", "b n3"}},
+			{at: 160, change: func(_ *Book, c *cluster) { c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t", Made: 1}} }, kept: []string{"a2 n2", "b n3"}},
 			{at: 161, change: func(_ *Book, c *cluster) { c.waiting["m"], c.binding["a2"] = nil, true }, kept: []string{"a2 n2", "b n3"}},
 			{at: 162, change: func(_ *Book, c *cluster) { c.bound["a2"], c.binding["a2"] = true, false }},
 		},
-		"which may be there before the pod is gone": {
+		"which may be there long before the pod is gone": {
 			{at: 1, change: func(_ *Book, c *cluster) {
-				c.leaving["a"] = true
-				c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t"}}
+				c.leaving["a"] = 1
+				c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t", Made: 1}}
 			}, kept: []string{"a2 n2", "b n3"}, wants: true},
+			{at: 85, kept: []string{"a2 n2", "b n3"}, wants: true},
+			{at: 86, change: func(_ *Book, c *cluster) { gone(c, "a") }, kept: []string{"a2 n2", "b n3"}},
+			{at: 145, kept: []string{"a2 n2", "b n3"}},
+			{at: 146},
 		},
 		"not for ever": {
 			{at: 40, change: func(_ *Book, c *cluster) { gone(c, "a") }, kept: []string{"a n2", "b n3"}},
@@ -61,7 +66,7 @@ func moveHistories() map[string][]moveStep {
 		"not if it cannot be bound": {
 			{at: 40, change: func(_ *Book, c *cluster) {
 				gone(c, "a")
-				c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t"}}
+				c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t", Made: 1}}
 			}, kept: []string{"a2 n2", "b n3"}},
 			{at: 100, kept: []string{"a2 n2", "b n3"}},
 			{at: 101},
@@ -72,23 +77,57 @@ func moveHistories() map[string][]moveStep {
 				c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "other"}}
 			}, kept: []string{"a n2", "b n3"}},
 		},
+		"not for one that waited before": {
+			{at: 1, change: func(_ *Book, c *cluster) {
+				c.leaving["a"] = 1
+				c.waiting["m"] = []Member{{Pod: "old", Name: "ns/old", Shape: "t"}}
+			}, kept: []string{"a n2", "b n3"}, wants: true},
+		},
+		"also for one that is made again": {
+			{at: 40, change: func(_ *Book, c *cluster) {
+				gone(c, "a")
+				c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t", Made: 1}}
+			}, kept: []string{"a2 n2", "b n3"}},
+			{at: 50, change: func(_ *Book, c *cluster) { c.waiting["m"] = nil }, kept: []string{"a n2", "b n3"}},
+			{at: 51, change: func(_ *Book, c *cluster) {
+				c.waiting["m"] = []Member{{Pod: "a3", Name: "ns/a3", Shape: "t", Made: 51}}
+			}, kept: []string{"a3 n2", "b n3"}},
+		},
+		"not for one of a gang that leaves for others": {
+			{at: 1, change: func(b *Book, c *cluster) {
+				c.waiting["top"] = []Member{{Pod: "q", Shape: "s"}}
+				b.Keep(Hold{Job: "top", Slots: []Slot{{Pod: "q", Node: "n3", Shape: "s"}}, Victims: []Victim{{Pod: "b", Node: "n3", Deadline: 90, Action: Preempt}}})
+			}, kept: []string{"a n2"}, wants: true},
+		},
+	}
+}
+
+// lostHistories are about places that are not kept, or not for everybody.
+func lostHistories() map[string][]moveStep {
+	gone := func(c *cluster, pods ...Pod) {
+		for _, p := range pods {
+			delete(c.occupied, p)
+			delete(c.leaving, p)
+		}
+	}
+	return map[string][]moveStep{
 		"not if nobody wants the room any more": {
 			{at: 1, change: func(b *Book, _ *cluster) { b.Release("j") }},
 		},
 		"but if it was told to leave by then": {
-			{at: 1, change: func(b *Book, c *cluster) { b.Release("j"); c.leaving["a"] = true }, kept: []string{"a n2", "b n3"}},
+			{at: 1, change: func(b *Book, c *cluster) { b.Release("j"); c.leaving["a"] = 1 }, kept: []string{"a n2", "b n3"}},
 		},
 		"not on a node that takes no pods": {
-			{at: 1, change: func(_ *Book, c *cluster) { c.unusable["n2"] = true }, wants: true},
+			{at: 1, change: func(_ *Book, c *cluster) { c.unusable["n2"] = true }},
 		},
 		"not for a job that is gone": {
-			{at: 1, change: func(_ *Book, c *cluster) { delete(c.waiting, "m") }, wants: true},
+			{at: 1, change: func(_ *Book, c *cluster) { delete(c.waiting, "m") }},
 		},
 		"and for those of the gang that are made again": {
-			{at: 1, change: func(_ *Book, c *cluster) { c.leaving["a"], c.leaving["b"] = true, true }, kept: []string{"a n2", "b n3"}, wants: true},
+			{at: 1, change: func(_ *Book, c *cluster) { c.leaving["a"], c.leaving["b"] = 1, 1 }, kept: []string{"a n2", "b n3"}, wants: true},
 			{at: 40, change: func(_ *Book, c *cluster) { gone(c, "a", "b") }, kept: []string{"a n2", "b n3"}},
 			{at: 41, change: func(_ *Book, c *cluster) {
-				c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t"}, {Pod: "b2", Name: "ns/b2", Shape: "t"}}
+				c.waiting["m"] = []Member{{Pod: "a2", Name: "ns/a2", Shape: "t", Made: 1}, {Pod: "b2", Name: "ns/b2", Shape: "t", Made: 1}}
 			}, kept: []string{"a2 n2", "b2 n3"}},
 			{at: 42, change: func(_ *Book, c *cluster) { c.bound["a2"], c.waiting["m"] = true, c.waiting["m"][1:] }, kept: []string{"b2 n3"}},
 		},
@@ -96,7 +135,9 @@ func moveHistories() map[string][]moveStep {
 }
 
 func TestAPlaceWaitsForTheSuccessorOfAPodThatMoves(t *testing.T) {
-	for name, steps := range moveHistories() {
+	all := moveHistories()
+	maps.Copy(all, lostHistories())
+	for name, steps := range all {
 		t.Run(name, func(t *testing.T) {
 			b, c := oneMove(t)
 			for _, s := range steps {

@@ -21,10 +21,10 @@ type Cluster interface {
 	IsBound(Job, Pod) bool
 	// Members returns the pods of a job that wait, in a stable order, and whether the job exists.
 	Members(Job) (waiting []Member, exists bool)
-	// Occupies reports whether a victim still takes anything of its node, and IsLeaving whether it
-	// has been told to leave.
+	// Occupies reports whether a victim still takes anything of its node, and LeavesSince whether
+	// it has been told to leave, and at what time of day, in seconds.
 	Occupies(*Victim) bool
-	IsLeaving(*Victim) bool
+	LeavesSince(*Victim) (since int64, leaves bool)
 	// IsUsable reports whether a node is there and takes pods.
 	IsUsable(node string) bool
 }
@@ -34,6 +34,8 @@ type Member struct {
 	Pod   Pod
 	Name  string
 	Shape string
+	// Made is the time of day at which it was made, in seconds.
+	Made int64
 }
 
 // Outcome is how a hold ended.
@@ -84,6 +86,13 @@ func (b *Book) Refresh(c Cluster, now int64) (ended []End) {
 			continue
 		}
 		if end, over := h.refreshMove(c, wanted, now); over {
+			ended = append(ended, end)
+			b.recordEnd(end, now)
+		}
+	}
+	for _, h := range b.InOrder() {
+		if v := b.hasLostPlace(h, c); v != nil {
+			end := End{Hold: *h, Outcome: Failed, Why: fmt.Sprintf("the place is lost to which pod %s was to move", v.Name)}
 			ended = append(ended, end)
 			b.recordEnd(end, now)
 		}

@@ -3,14 +3,17 @@
 package room
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/sharing"
 	"deviceshare/sharing/plan"
 	"deviceshare/sharing/request"
 )
@@ -75,29 +78,45 @@ func (m *movers) include(t *api.TaskInfo) bool {
 // mayMove reports whether a task may move for anybody: it says so, somebody makes it again, none of
 // its job waits, and it has not moved a short time ago.
 func (p *planner) mayMove(t *api.TaskInfo) bool {
-	if !p.isVictim(t) || !request.MovabilityOf(t.Pod.Annotations).MayMove || metav1.GetControllerOf(t.Pod) == nil {
+	if !p.isVictim(t) || !p.movabilityOf(t).MayMove || metav1.GetControllerOf(t.Pod) == nil {
 		return false
 	}
 	job := p.Jobs[t.Job]
 	return len(job.TaskStatusIndex[api.Pending]) == 0 && p.room.book.Of(holds.Job(job.UID)) == nil && !p.room.hasJustMoved(t, p.moves.Rest)
 }
 
-// hasJustMoved reports whether a task may be the successor of one that has moved.
+// movabilityOf returns what a task says of being ended to make room, or its namespace.
+func (s *session) movabilityOf(t *api.TaskInfo) request.Movability {
+	var labels map[string]string
+	if factory := s.InformerFactory(); factory != nil {
+		if namespace, err := factory.Core().V1().Namespaces().Lister().Get(t.Namespace); err == nil {
+			labels = namespace.Labels
+		}
+	}
+	return request.MovabilityOf(t.Pod.Annotations, labels)
+}
+
+// movedTimes are when pods of a job moved first and last, in seconds of the time of day.
+type movedTimes struct{ first, last int64 }
+
+// hasJustMoved reports whether a task may be the successor of one that has moved: it was made a
+// short time ago, and after the first of its job moved, or before this process could know.
 func (r *Room) hasJustMoved(t *api.TaskInfo, rest time.Duration) bool {
+	made := t.Pod.CreationTimestamp.Unix()
 	at, known := r.movedAt[t.Job]
-	return known && r.wall() < at+int64(rest.Seconds()) && t.Pod.CreationTimestamp.Unix() >= at
+	return r.wall() < made+int64(rest.Seconds()) && (made < r.began || known && made >= at.first)
 }
 
 // noteMoves remembers of which jobs pods move, and forgets those that have rested.
 func (r *Room) noteMoves(jobs []api.JobID, rest time.Duration) {
 	now := r.wall()
-	for job, at := range r.movedAt {
-		if now >= at+int64(rest.Seconds()) {
-			delete(r.movedAt, job)
-		}
-	}
+	maps.DeleteFunc(r.movedAt, func(_ api.JobID, at movedTimes) bool { return now >= at.last+2*int64(rest.Seconds()) })
 	for _, job := range jobs {
-		r.movedAt[job] = now
+		at, known := r.movedAt[job]
+		if at.last = now; !known {
+			at.first = now
+		}
+		r.movedAt[job] = at
 	}
 }
 
@@ -134,15 +153,41 @@ func (m *movers) all() (tasks []*api.TaskInfo) {
 func (m *movers) describeMover(v *plan.Victim, t *api.TaskInfo, takes []int64) {
 	look := m.lookOf(t)
 	if m.kinds[look] == nil {
-		sample := placeholderOf(t)
-		wish, serves := m.devices.Wish(sample)
-		wish.Takes, wish.Excluded = takes, slices.Repeat([]bool{true}, len(m.NodeList))
-		m.kinds[look] = &wish
-		if serves && m.PrePredicateFn(sample) == nil {
-			wish.Excluded = m.nodesThatRefuse(sample)
+		m.kinds[look] = m.wishOf(placeholderOf(t), takes)
+	}
+	v.Elsewhere, v.Frees = m.kinds[look], nil
+}
+
+// wishOf is what a placeholder asks for. Nodes that pods are leaving are no targets: a place must
+// be free.
+func (m *movers) wishOf(sample *api.TaskInfo, takes []int64) *plan.Wish {
+	m.devices.JudgeMoves(true)
+	defer m.devices.JudgeMoves(false)
+	wish, serves := m.devices.Wish(sample)
+	wish.Takes, wish.Excluded = takes, slices.Repeat([]bool{true}, len(m.NodeList))
+	if serves && m.PrePredicateFn(sample) == nil {
+		wish.Excluded = m.nodesThatRefuse(sample)
+		for i, n := range m.NodeList {
+			wish.Excluded[i] = wish.Excluded[i] || !n.Releasing.IsEmpty()
 		}
 	}
-	v.Elsewhere = m.kinds[look]
+	return &wish
+}
+
+// queueHolds reports whether a queue has room for tasks while all victims are there: those that
+// move free nothing of it.
+func (p *planner) queueHolds(job *api.JobInfo, places []place) bool {
+	stmt := framework.NewStatement(p.Session)
+	defer p.undoTrial(stmt, holds.Job(job.UID))
+	for _, at := range places {
+		if !p.Allocatable(p.Queues[job.Queue], at.task) {
+			return false
+		}
+		if stmt.Pipeline(at.task, at.node.Name, true) != nil {
+			_ = stmt.UnPipeline(at.task)
+		}
+	}
+	return true
 }
 
 // keepPlaces keeps the places of a plan for those that move. If other plugins refuse one, that node
@@ -150,7 +195,7 @@ func (m *movers) describeMover(v *plan.Victim, t *api.TaskInfo, takes []int64) {
 func (p *planner) keepPlaces(w *world, found *plan.Plan) bool {
 	for i := range found.Moves {
 		t, n := w.tasks[found.Moves[i].Pod.Owner], p.NodeList[found.Moves[i].To.Node]
-		if why := p.keepPlaceElsewhere(t, n); why != "" {
+		if why := p.keepPlaceElsewhere(t, n, &found.Moves[i].To.Placement); why != "" {
 			klog.V(3).InfoS("A place for a pod that moves is refused", "pod", nameOf(t), "node", n.Name, "why", why)
 			found.Moves[i].Pod.Elsewhere.Excluded[found.Moves[i].To.Node] = true
 			p.dropPlaces(w, found.Moves[:i])
@@ -161,20 +206,20 @@ func (p *planner) keepPlaces(w *world, found *plan.Plan) bool {
 }
 
 // keepPlaceElsewhere keeps a place on a node for a task that moves. It returns why it cannot.
-func (p *planner) keepPlaceElsewhere(t *api.TaskInfo, n *api.NodeInfo) (why string) {
-	again := placeholderOf(t)
-	p.devices.JudgeFuture(true)
-	defer p.devices.JudgeFuture(false)
-	if !hasFutureRoom(again, n) {
+func (p *planner) keepPlaceElsewhere(t *api.TaskInfo, n *api.NodeInfo, placement *sharing.Placement) (why string) {
+	again := &placeholder{task: placeholderOf(t), placement: placement}
+	p.devices.JudgeMoves(true)
+	defer p.devices.JudgeMoves(false)
+	if !again.task.InitResreq.LessEqual(n.Idle, api.Zero) {
 		return "the sums of the node have no room"
 	}
-	if err := p.PrePredicateFn(again); err != nil {
+	if err := p.PrePredicateFn(again.task); err != nil {
 		return err.Error()
 	}
-	if err := p.PredicateForAllocateAction(again, n); err != nil {
+	if err := p.PredicateForAllocateAction(again.task, n); err != nil {
 		return err.Error()
 	}
-	if err := p.putPlaceholder(again, n, api.Allocated); err != nil {
+	if err := p.putPlaceholder(again, n, api.Allocated, false); err != nil {
 		return err.Error()
 	}
 	p.room.placeholders[holds.Pod(t.Pod.UID)] = again
@@ -185,7 +230,7 @@ func (p *planner) keepPlaceElsewhere(t *api.TaskInfo, n *api.NodeInfo) (why stri
 func (p *planner) dropPlaces(w *world, moves []plan.Move) {
 	for i := range moves {
 		of := holds.Pod(w.tasks[moves[i].Pod.Owner].Pod.UID)
-		p.takePlaceholder(p.room.placeholders[of], p.NodeList[moves[i].To.Node])
+		p.takePlaceholder(p.room.placeholders[of])
 		delete(p.room.placeholders, of)
 	}
 }
@@ -202,8 +247,8 @@ func (p *planner) noteMoves(w *world, found *plan.Plan) {
 	var jobs []api.JobID
 	for job, slots := range moving {
 		jobs = append(jobs, job.UID)
-		if int(job.ReadyTaskNum()) < int(job.MinAvailable) { // victims do not count any more
-			slots = append(slots, p.slotsOfRest(job, now)...)
+		if lacksMembers(job) { // victims do not count any more
+			slots = append(slots, p.room.slotsOfRest(job)...)
 		}
 		p.room.book.Keep(holds.Hold{Job: holds.Job(job.UID), Priority: job.Priority, Since: now, Slots: slots})
 	}
@@ -216,13 +261,15 @@ func (s *session) slotElsewhere(t *api.TaskInfo, node string, now int64) holds.S
 	return holds.Slot{Pod: from.Pod, Name: from.Name, Node: node, Shape: s.shapeOf(t), From: &from}
 }
 
-// slotsOfRest are slots for the tasks of a job that run and do not move.
-func (p *planner) slotsOfRest(job *api.JobInfo, now int64) (slots []holds.Slot) {
-	for _, t := range job.TaskStatusIndex[api.Running] {
-		slot := p.slotElsewhere(t, t.NodeName, now)
-		slot.Stays = true
-		slots = append(slots, slot)
-		p.room.placeholders[slot.Pod] = placeholderOf(t)
+// slotsOfRest are slots for the tasks of a job that have a node and do not move.
+func (r *Room) slotsOfRest(job *api.JobInfo) (slots []holds.Slot) {
+	for _, status := range []api.TaskStatus{api.Running, api.Bound, api.Binding} {
+		for _, t := range job.TaskStatusIndex[status] {
+			slot := r.session.slotElsewhere(t, t.NodeName, r.now())
+			slot.Stays = true
+			slots = append(slots, slot)
+			r.placeholders[slot.Pod] = &placeholder{task: placeholderOf(t)}
+		}
 	}
 	return slots
 }

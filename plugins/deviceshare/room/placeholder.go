@@ -8,36 +8,30 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/sharing"
 )
 
-// A pod that moves has no successor until its controller makes one. Until then a placeholder on the
-// node in question keeps others out: a task that only the node and the devices know. Its job does
-// not, so it is neither placed nor counted.
+// placeholder keeps others out of the place of a pod that moves until its successor is placed: a
+// task that only the node and the devices know. Its job does not, so nobody places or counts it.
+type placeholder struct {
+	task *api.TaskInfo
+	// placement is what it gets of the devices, nil if any will do.
+	placement *sharing.Placement
+	// node is where the open session sees it, nil if it does not.
+	node *api.NodeInfo
+}
 
-// keepForMoved keeps the places of pods that move and have no successor yet in this session.
+// keepForMoved keeps the places of pods that move in this session.
 func (r *Room) keepForMoved() {
-	s := r.session
 	used := map[holds.Pod]bool{}
+	for _, p := range r.placeholders {
+		p.node = nil // that of an earlier session
+	}
 	for _, h := range r.book.InOrder() {
 		for i := range h.Slots {
-			slot := &h.Slots[i]
-			if !slot.AwaitsSuccessor() {
-				continue
-			}
-			used[slot.From.Pod] = true
-			status := api.Allocated
-			if s.Occupies(slot.From) && slot.Stays {
-				if !s.IsLeaving(slot.From) {
-					continue // it keeps its place itself
-				}
-				status = api.Pipelined
-			}
-			t, n := r.placeholders[slot.From.Pod], s.Nodes[slot.Node]
-			if t == nil || n == nil {
-				continue
-			}
-			if err := s.putPlaceholder(t, n, status); err != nil {
-				klog.V(3).InfoS("The place of a pod that moves cannot be kept", "pod", slot.Name, "node", slot.Node, "why", err)
+			if slot := &h.Slots[i]; slot.From != nil && !isBinding(r.session.findMember(h.Job, slot.Pod)) {
+				used[slot.From.Pod] = true
+				r.keepSlot(slot)
 			}
 		}
 	}
@@ -48,28 +42,53 @@ func (r *Room) keepForMoved() {
 	}
 }
 
-// putPlaceholder has a node of the session see a placeholder.
-func (s *session) putPlaceholder(t *api.TaskInfo, n *api.NodeInfo, status api.TaskStatus) error {
-	t.Status, t.NodeName = status, ""
-	if err := n.AddTask(t); err != nil {
+// keepSlot keeps one place. A pod that is still there keeps its place itself.
+func (r *Room) keepSlot(slot *holds.Slot) {
+	s := r.session
+	p, n := r.placeholders[slot.From.Pod], s.Nodes[slot.Node]
+	isThere := s.Occupies(slot.From)
+	_, leaves := s.LeavesSince(slot.From)
+	if p == nil || n == nil || isThere && slot.Stays && !leaves {
+		return
+	}
+	status := api.Allocated
+	if isThere && slot.Stays {
+		status = api.Pipelined
+	}
+	if err := s.putPlaceholder(p, n, status, !isThere); err != nil {
+		klog.V(3).InfoS("The place of a pod that moves cannot be kept", "pod", slot.Name, "node", slot.Node, "why", err)
+	}
+}
+
+// putPlaceholder has a node of the session see a placeholder. Counts says that its queue is charged
+// with it.
+func (s *session) putPlaceholder(p *placeholder, n *api.NodeInfo, status api.TaskStatus, counts bool) error {
+	p.task.Status, p.task.NodeName = status, ""
+	if err := n.AddTask(p.task); err != nil {
 		return err
 	}
-	if err := s.devices.Reserve(t, n.Name); err != nil {
-		_ = n.RemoveTask(t)
+	if err := s.devices.Reserve(p.task, n.Name, p.placement, counts); err != nil {
+		_ = n.RemoveTask(p.task)
 		return err
 	}
+	p.node = n
 	return nil
 }
 
-// takePlaceholder undoes putPlaceholder.
-func (s *session) takePlaceholder(t *api.TaskInfo, n *api.NodeInfo) {
-	s.devices.Return(t)
-	_ = n.RemoveTask(t)
+// takePlaceholder undoes putPlaceholder, if it was done.
+func (s *session) takePlaceholder(p *placeholder) {
+	if p == nil || p.node == nil {
+		return
+	}
+	s.devices.Return(p.task)
+	_ = p.node.RemoveTask(p.task)
+	p.node = nil
 }
 
 // applyMove binds the successors of pods that have moved, if their job can start with those that
 // fit now, and keeps the places of the others.
-func (s *session) applyMove(h *holds.Hold) {
+func (r *Room) applyMove(h *holds.Hold) {
+	s := r.session
 	var fit, others []*holds.Slot
 	stmt := framework.NewStatement(s.Session)
 	for i := range h.Slots {
@@ -77,6 +96,9 @@ func (s *session) applyMove(h *holds.Hold) {
 		t, n := s.findMember(h.Job, slot.Pod), s.Nodes[slot.Node]
 		if slot.AwaitsSuccessor() || t == nil || isBinding(t) {
 			continue
+		}
+		if slot.From != nil {
+			s.takePlaceholder(r.placeholders[slot.From.Pod])
 		}
 		if !fitsNow(s.Session, t, n) {
 			others = append(others, slot)
@@ -97,7 +119,10 @@ func (s *session) applyMove(h *holds.Hold) {
 	}
 	for _, slot := range others {
 		if why := s.keepPlace(framework.NewStatement(s.Session), h, slot); why != "" {
-			klog.V(3).InfoS("The place of a pod that moved cannot be kept", "pod", slot.Name, "node", slot.Node, "why", why)
+			klog.V(3).InfoS("The successor of a pod that moved has no place yet", "pod", slot.Name, "node", slot.Node, "why", why)
+			if slot.From != nil {
+				r.keepSlot(slot)
+			}
 		}
 	}
 }

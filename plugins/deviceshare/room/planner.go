@@ -179,6 +179,9 @@ func (p *planner) makeRoom(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 			p.dropVetoed(w, tasks[0], vetoed)
 			continue
 		}
+		if p.isConsolidate() && !p.queueHolds(job, places) {
+			break
+		}
 		if !p.keepPlaces(w, &found) {
 			continue
 		}

@@ -76,7 +76,27 @@ func (r *Room) rebuildMove(onNode *api.TaskInfo, node string) {
 	if node == "" || t == nil {
 		return
 	}
+	job := r.session.Jobs[t.Job]
+	if hasSuccessorOn(job, t, node) {
+		return
+	}
 	slot := r.session.slotElsewhere(t, node, r.now())
-	r.placeholders[slot.Pod] = placeholderOf(t)
-	r.book.Keep(holds.Hold{Job: holds.Job(t.Job), Priority: r.session.priorityOf(t.Job), Since: r.now(), Slots: []holds.Slot{slot}})
+	r.placeholders[slot.Pod] = &placeholder{task: placeholderOf(t)}
+	slots := []holds.Slot{slot}
+	if lacksMembers(job) {
+		slots = append(slots, r.slotsOfRest(job)...)
+	}
+	r.book.Keep(holds.Hold{Job: holds.Job(t.Job), Priority: r.session.priorityOf(t.Job), Since: r.now(), Slots: slots})
+}
+
+// hasSuccessorOn reports whether a task of a job was bound to a node that was made after another
+// one was told to leave.
+func hasSuccessorOn(job *api.JobInfo, left *api.TaskInfo, node string) bool {
+	for _, t := range job.Tasks {
+		if t.NodeName == node && t.Pod.DeletionTimestamp == nil && left.Pod.DeletionTimestamp != nil &&
+			!t.Pod.CreationTimestamp.Before(left.Pod.DeletionTimestamp) {
+			return true
+		}
+	}
+	return false
 }

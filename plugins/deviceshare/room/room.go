@@ -46,9 +46,13 @@ type Devices interface {
 	// Future returns the devices of a node as they will be when the pods that are leaving are gone,
 	// nil if it has none.
 	Future(node string) []sharing.View
-	// Reserve gives a task devices of a node in this session as they will be when the pods that are
-	// leaving are gone; it is not counted for any queue. Return takes them back.
-	Reserve(t *api.TaskInfo, node string) error
+	// JudgeMoves has JudgeFuture, Wish and predicates go by devices alone: whoever moves takes no
+	// more of the limits of its queue than it has.
+	JudgeMoves(bool)
+	// Reserve keeps devices of a node for a task in this session as they will be when the pods that
+	// are leaving are gone: those of a placement, or any if it is nil. Counts says that its queue
+	// is charged with them. Return takes them back.
+	Reserve(t *api.TaskInfo, node string, p *sharing.Placement, counts bool) error
 	Return(*api.TaskInfo)
 	// IsComplete reports whether all pods of the API server are in the snapshot.
 	IsComplete() bool
@@ -86,8 +90,10 @@ type Room struct {
 	// earlier is that of the last session.
 	advice, earlier map[advised]string
 	// placeholders keep places for pods that move, by the pod. movedAt is when pods of a job did.
-	placeholders map[holds.Pod]*api.TaskInfo
-	movedAt      map[api.JobID]int64
+	placeholders map[holds.Pod]*placeholder
+	movedAt      map[api.JobID]movedTimes
+	// began is the time of day when the process did: who has moved before is not known.
+	began int64
 }
 
 // advised is a job that an action has no victims for.
@@ -98,7 +104,7 @@ type advised struct {
 
 // New returns a Room without holds. Nil has the API server evict pods.
 func New(by Evictions, lead leader.Leadership, report evictor.Reporter, now, wall func() int64) *Room {
-	r := &Room{book: holds.NewBook(), now: now, wall: wall, resumeAt: map[string]api.JobID{}, hopeless: newHopeless(), placeholders: map[holds.Pod]*api.TaskInfo{}, movedAt: map[api.JobID]int64{}}
+	r := &Room{book: holds.NewBook(), now: now, wall: wall, resumeAt: map[string]api.JobID{}, hopeless: newHopeless(), placeholders: map[holds.Pod]*placeholder{}, movedAt: map[api.JobID]movedTimes{}, began: wall()}
 	r.wanted.Store(&map[holds.Pod]bool{})
 	if r.evictor = by; by == nil {
 		r.evictor = evictor.New(lead, r, report)
@@ -161,12 +167,16 @@ func (r *Room) BeginSession() {
 	r.takeOverPlaces()
 	for _, h := range r.book.InOrder() {
 		if h.IsMove() {
-			s.applyMove(h)
-			continue
+			continue // their places are kept
 		}
 		if why := s.applyHold(h); why != "" {
 			r.noteEnd(&holds.End{Hold: *h, Outcome: holds.Failed, Why: why})
 			r.book.Fail(h.Job, r.now())
+		}
+	}
+	for _, h := range r.book.InOrder() {
+		if h.IsMove() {
+			r.applyMove(h)
 		}
 	}
 	r.publishVictims()
@@ -228,7 +238,10 @@ func (r *Room) publishVictims() {
 // reasonFor returns why a victim has to leave.
 func (r *Room) reasonFor(h *holds.Hold, v *holds.Victim, t *api.TaskInfo) holds.Reason {
 	reason := holds.Reason{
-		Node: v.RoomOn(), Priority: h.Priority, Own: r.session.priorityOf(t.Job), Reclaimed: v.Action == holds.Reclaim, Kept: r.book.PlaceOf(holds.Job(t.Job), v.Pod),
+		Node: v.RoomOn(), Priority: h.Priority, Own: r.session.priorityOf(t.Job), Reclaimed: v.Action == holds.Reclaim,
+	}
+	if v.Action == holds.Consolidate {
+		reason.Kept = r.book.PlaceOf(holds.Job(t.Job), v.Pod)
 	}
 	for i := range h.Slots {
 		if reason.For == "" || h.Slots[i].Node == v.RoomOn() {

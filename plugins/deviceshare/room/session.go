@@ -121,7 +121,7 @@ func (s *session) Members(j holds.Job) (waiting []holds.Member, exists bool) {
 	}
 	for _, t := range job.TaskStatusIndex[api.Pending] {
 		if isWaiting(t) {
-			waiting = append(waiting, holds.Member{Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Shape: s.shapeOf(t)})
+			waiting = append(waiting, holds.Member{Pod: holds.Pod(t.Pod.UID), Name: nameOf(t), Shape: s.shapeOf(t), Made: t.Pod.CreationTimestamp.Unix()})
 		}
 	}
 	slices.SortFunc(waiting, func(x, y holds.Member) int { return cmp.Compare(x.Name, y.Name) })
@@ -131,10 +131,17 @@ func (s *session) Members(j holds.Job) (waiting []holds.Member, exists bool) {
 // Occupies implements holds.Cluster.
 func (s *session) Occupies(v *holds.Victim) bool { return s.findVictim(v) != nil }
 
-// IsLeaving implements holds.Cluster.
-func (s *session) IsLeaving(v *holds.Victim) bool {
+// LeavesSince implements holds.Cluster. The API server writes when the grace period ends.
+func (s *session) LeavesSince(v *holds.Victim) (since int64, leaves bool) {
 	t := s.findVictim(v)
-	return t != nil && t.Pod.DeletionTimestamp != nil
+	if t == nil || t.Pod.DeletionTimestamp == nil {
+		return 0, false
+	}
+	since = t.Pod.DeletionTimestamp.Unix()
+	if grace := t.Pod.DeletionGracePeriodSeconds; grace != nil {
+		since -= *grace
+	}
+	return since, true
 }
 
 // IsUsable implements holds.Cluster.

@@ -16,7 +16,6 @@ import (
 	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/sharing"
 	"deviceshare/sharing/plan"
-	"deviceshare/sharing/request"
 )
 
 // trialWorkers is how many workers ask nodes at once whether they may take a pod.
@@ -279,7 +278,7 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 		return nil
 	}
 	v := &plan.Victim{Owner: sharing.Owner(t.Pod.UID), Level: w.levels[priority], Takes: w.amountsOf(t.Resreq), Grace: graceOf(t.Pod)}
-	v.Restart = request.MovabilityOf(t.Pod.Annotations).RestartCost
+	v.Restart = w.movabilityOf(t).RestartCost
 	v.Frees = w.devices.Frees(t, w.job.Queue)
 	if started := t.Pod.Status.StartTime; started != nil {
 		v.Age = max(0, w.wall-started.Unix())
