@@ -34,7 +34,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb plans scale rooms mutate chaos sabotage kills hostile pictures fleet versions format lint clean
+.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale rooms rooms-nodes plans mutate chaos sabotage kills hostile pictures fleet versions format lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -147,9 +147,12 @@ scale: ## place pods with and without devices in turns on clusters of simulated 
 rooms: ## plan the evictions of KAI's tests at scale; ROOM_NODES=500
 	DEVICESHARE_ROOM=$(ROOM_NODES) $(GOTEST) -count=1 -timeout 3h -v -run 'TestMakingRoomAtScale$$' ./plugins/deviceshare
 
+rooms-nodes: ## the same on a cluster of simulated nodes, from the creation of pods until they are bound; ROOM_NODES=500
+	@$(GO) run $(LAZY) ./e2e/laboratory/cmd/scale --nodes $(ROOM_NODES) --rooms
+
 PLANS ?= 1000000
 
-plans: ## compare plans of evictions with the cheapest of all sets of pods, on random small clusters; PLANS=1000000, a twentieth for several pods
+plans: ## compare plans of evictions with the cheapest of all sets of pods, on random small clusters; PLANS=1000000, a twentieth for several pods and for moves
 	DEVICESHARE_PLANS=$(PLANS) $(GOTEST) -count=1 -timeout 3h -v -run 'TestPlans' ./sharing/plan
 
 # What decides. docs/laboratory.md says what comes of it.

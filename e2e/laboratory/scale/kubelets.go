@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,11 +21,14 @@ import (
 )
 
 // kubelets stand for all nodes: they report bound pods running, with one small write for each,
-// and note when pods were bound. Package fakenode does more for each pod and keeps leases: that
-// would be much of what is measured.
+// note when pods were bound, and end at once those that are to leave. Package fakenode does more
+// for each pod and keeps leases: that would be much of what is measured.
 type kubelets struct {
 	client kubernetes.Interface
 	bound  chan podName
+	// ending are pods that were told to leave, left counts those that have.
+	ending chan podName
+	left   atomic.Int64
 
 	mu   sync.Mutex
 	pods map[podName]seenPod
@@ -38,11 +42,13 @@ type seenPod struct {
 	boundAt time.Time
 	// placement is the text of the devices that it was given.
 	placement string
+	// leaves says that it was told to.
+	leaves bool
 }
 
 // runKubelets starts them. They end with ctx.
 func runKubelets(ctx context.Context, client kubernetes.Interface) (*kubelets, error) {
-	k := &kubelets{client: client, bound: make(chan podName, 100_000), pods: map[podName]seenPod{}}
+	k := &kubelets{client: client, bound: make(chan podName, 100_000), ending: make(chan podName, 100_000), pods: map[podName]seenPod{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTransform(strip))
 	informer := factory.Core().V1().Pods().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -86,9 +92,14 @@ func (k *kubelets) see(obj any) {
 	if fresh {
 		known = seenPod{boundAt: time.Now(), placement: p.Annotations[wire.PodPlacement]}
 	}
+	ends := p.DeletionTimestamp != nil && p.Spec.NodeName != "" && !known.leaves
+	known.leaves = known.leaves || ends
 	k.pods[name] = known
 	k.mu.Unlock()
-	if fresh {
+	switch {
+	case ends:
+		k.ending <- name
+	case fresh:
 		k.bound <- name
 	}
 }
@@ -99,6 +110,9 @@ func (k *kubelets) forget(obj any) {
 	}
 	if p, ok := obj.(*corev1.Pod); ok {
 		k.mu.Lock()
+		if name := (podName{p.Namespace, p.Name}); k.pods[name].leaves {
+			k.left.Add(1)
+		}
 		delete(k.pods, podName{p.Namespace, p.Name})
 		k.mu.Unlock()
 	}
@@ -107,12 +121,18 @@ func (k *kubelets) forget(obj any) {
 // running is what a pod's status becomes. Condition Ready is what controllers look at.
 const running = `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`
 
-// work reports pods running. One that was deleted meanwhile needs nothing.
+// work ends pods, and reports pods running. One that was deleted meanwhile needs nothing.
 func (k *kubelets) work(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case p := <-k.ending:
+			now := int64(0)
+			err := k.client.CoreV1().Pods(p.namespace).Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+			if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+				k.ending <- p
+			}
 		case p := <-k.bound:
 			_, err := k.client.CoreV1().Pods(p.namespace).Patch(ctx, p.name, types.StrategicMergePatchType, []byte(running), metav1.PatchOptions{}, "status")
 			if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {

@@ -97,27 +97,32 @@ func (c *clients) create(ctx context.Context, w Workload, k kind, turn string) e
 			if _, err := c.objects.Resource(workload.PodGroups()).Namespace(namespace).Create(ctx, workload.Group(name, gangSize), metav1.CreateOptions{}); err != nil {
 				return fmt.Errorf("create group %s: %w", name, err)
 			}
-			if err := c.createPods(ctx, name, gangSize, k, map[string]string{"scheduling.k8s.io/group-name": name}); err != nil {
+			if err := c.createPods(ctx, name, gangSize, k.spec(), map[string]string{"scheduling.k8s.io/group-name": name}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return c.createPods(ctx, turn, w.Pods, k, nil)
+	return c.createPods(ctx, turn, w.Pods, k.spec(), nil)
 }
 
-func (c *clients) createPods(ctx context.Context, prefix string, n int, k kind, annotations map[string]string) error {
+// createPods creates pods whose names are the prefix and a number.
+func (c *clients) createPods(ctx context.Context, prefix string, n int, spec corev1.PodSpec, annotations map[string]string) error {
+	return inParallel(n, func(i int) error {
+		pod := &corev1.Pod{Spec: spec, ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i), Namespace: namespace, Annotations: annotations}}
+		if _, err := c.pods.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create pod %s: %w", pod.Name, err)
+		}
+		return nil
+	})
+}
+
+// inParallel does something so often, a few at a time.
+func inParallel(n int, do func(i int) error) error {
 	var g errgroup.Group
 	g.SetLimit(writers)
 	for i := range n {
-		g.Go(func() error {
-			pod := &corev1.Pod{Spec: k.spec(),
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i), Namespace: namespace, Annotations: annotations}}
-			if _, err := c.pods.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-				return fmt.Errorf("create pod %s: %w", pod.Name, err)
-			}
-			return nil
-		})
+		g.Go(func() error { return do(i) })
 	}
 	return g.Wait()
 }
@@ -141,6 +146,9 @@ func jobOf(name string, k kind) (*unstructured.Unstructured, error) {
 // deleteAll deletes what turns have created. Pods are gone at once: no kubelet has to stop them.
 func (c *clients) deleteAll(ctx context.Context) error {
 	now := int64(0)
+	if err := c.pods.AppsV1().ReplicaSets(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("delete all sets: %w", err)
+	}
 	for _, kind := range []schema.GroupVersionResource{jobs(), workload.PodGroups()} {
 		if err := c.objects.Resource(kind).Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			return fmt.Errorf("delete all %s: %w", kind.Resource, err)

@@ -31,6 +31,7 @@ func main() {
 func newCommand() *cobra.Command {
 	var o scale.Options
 	bare, jobs, gangs := 200, 200, 1000
+	room, rooms := "", false
 	c := &cobra.Command{
 		Use: "scale", Short: "Measure how many pods per second a cluster of simulated nodes places, with and without devices",
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
@@ -41,6 +42,9 @@ func newCommand() *cobra.Command {
 				}
 			}
 			o.Progress = sandbox.TimedProgress(os.Stdout)
+			if rooms || room != "" {
+				return makeRoom(c.Context(), o, room)
+			}
 			rows, err := scale.Run(c.Context(), o)
 			show(rows)
 			return err
@@ -52,9 +56,21 @@ func newCommand() *cobra.Command {
 	f.IntVar(&bare, "bare", bare, "bare pods of a turn; 0 leaves them out")
 	f.IntVar(&jobs, "jobs", jobs, "pods in jobs of 100; 0 leaves them out")
 	f.IntVar(&gangs, "gangs", gangs, "pods in gangs of 1,000; 0 leaves them out")
+	f.BoolVar(&rooms, "rooms", false, "measure instead how long it takes to make room, on clusters of the first size")
+	f.StringVar(&room, "room", "", "the same for the cases whose names contain this text")
 	f.StringVar(&o.Out, "out", ".sandbox/scale", "folder for the profiles of the scheduler's processor time")
 	f.StringSliceVar(&o.SchedulerArgs, "scheduler-args", nil, "flags of the scheduler after the shipped ones")
 	return c
+}
+
+// makeRoom prints the table of room that is made.
+func makeRoom(ctx context.Context, o scale.Options, only string) error {
+	rows, err := scale.Rooms(ctx, o, o.Nodes[0], only)
+	fmt.Println("\n" + scale.RoomHead)
+	for _, r := range rows {
+		fmt.Println(r)
+	}
+	return err
 }
 
 // show prints the tables of docs/scale.md.
