@@ -38,12 +38,17 @@ func rules(t testing.TB) []struct {
 	}
 }
 
+// arrivalsOf are the nodes and pods in the order of a seed.
+func arrivalsOf(nodes []trace.Node, pods []trace.Pod, seed uint64) ([]trace.Node, []trace.Pod) {
+	r := rand.New(rand.NewPCG(seed, 42))
+	return trace.Shuffled(nodes, r), trace.Arrivals(pods, trace.Capacity(nodes), r)
+}
+
 // seeds runs every rule on the same arrivals of some seeds, and returns the results by rule.
 func seeds(t testing.TB, nodes []trace.Node, pods []trace.Pod, n uint64) map[string][]float64 {
 	out := map[string][]float64{}
 	for seed := range n {
-		r := rand.New(rand.NewPCG(seed, 42))
-		order, arrivals := trace.Shuffled(nodes, r), trace.Arrivals(pods, trace.Capacity(nodes), r)
+		order, arrivals := arrivalsOf(nodes, pods, seed)
 		for _, rule := range rules(t) {
 			out[rule.name] = append(out[rule.name], run(rule.make(order, pods), nodes, arrivals))
 		}
@@ -82,5 +87,6 @@ func TestOpenb(t *testing.T) {
 			mean, sd := trace.Mean(got[rule.name])
 			fmt.Printf("%s %s %.2f %.2f\n", w.Name, rule.name, mean, sd)
 		}
+		printMoves(t, nodes, w, n)
 	}
 }
