@@ -39,16 +39,17 @@ type kaiCase struct {
 // for 500 nodes.
 func kaiCases(nodes int) map[string]kaiCase {
 	return map[string]kaiCase{
-		"0 nobody waits":                   {},
-		"1 one device":                     {gangs: 1, pods: 1, devices: 1},
-		"2 one job of 250 pods, 8 devices": {gangs: 1, pods: nodes / 2, devices: 8},
-		"3 one job of 500 pods, 8 devices": {gangs: 1, pods: nodes, devices: 8},
-		"4 4,000 single devices":           {gangs: 8 * nodes, pods: 1, devices: 1},
-		"5 50 gangs of 10, 8 devices":      {gangs: nodes / 10, pods: 10, devices: 8},
-		"6 moves for 41 gangs of 10":       {gangs: 41 * nodes / 500, pods: 10, devices: 8, left: 1},
-		"7 ten pods where nine fit":        {gangs: 1, pods: 10, devices: 8, spared: nodes - 9},
-		"8 nobody may leave":               {gangs: 8 * nodes, pods: 1, devices: 1, spared: nodes},
-		"9 no plan for 500 different jobs": {gangs: nodes, pods: 1, devices: 8, different: true},
+		"0 nobody waits":                    {},
+		"1 one device":                      {gangs: 1, pods: 1, devices: 1},
+		"2 one job of 250 pods, 8 devices":  {gangs: 1, pods: nodes / 2, devices: 8},
+		"3 one job of 500 pods, 8 devices":  {gangs: 1, pods: nodes, devices: 8},
+		"4 4,000 single devices":            {gangs: 8 * nodes, pods: 1, devices: 1},
+		"5 50 gangs of 10, 8 devices":       {gangs: nodes / 10, pods: 10, devices: 8},
+		"6 moves for 41 gangs of 10":        {gangs: 41 * nodes / 500, pods: 10, devices: 8, left: 1},
+		"7 ten pods where nine fit":         {gangs: 1, pods: 10, devices: 8, spared: nodes - 9},
+		"8 nobody may leave":                {gangs: 8 * nodes, pods: 1, devices: 1, spared: nodes},
+		"9 no plan for 500 different jobs":  {gangs: nodes, pods: 1, devices: 8, different: true},
+		"M no moves for 500 different jobs": {gangs: nodes, pods: 1, devices: 8, different: true, left: 8},
 	}
 }
 

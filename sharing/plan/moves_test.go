@@ -389,6 +389,19 @@ func TestWhoMovesWhere(t *testing.T) {
 			if got := describe(w, &p, no); got != s.leave {
 				t.Errorf("%s; want %s", got, s.leave)
 			}
+			if no == nil && len(p.Moves) > 0 && !w.CanMove() {
+				t.Error("pods move where none can")
+			}
 		})
+	}
+}
+
+func TestNobodyCanMoveWhereNoPlaceIsFree(t *testing.T) {
+	for text, can := range map[string]bool{"a:16": false, "a:4": true, "": false} {
+		s := scenario{nodes: []string{text, "b:16"}, moves: true, wish: wants{devices: 1}, pods: map[string]special{"b": {isProtected: true}}}
+		w, _ := s.build(t)
+		if got := w.CanMove(); got != can {
+			t.Errorf("%q: can move %v, want %v", text, got, can)
+		}
 	}
 }

@@ -61,6 +61,15 @@ func newTargets(w *World) *targets {
 	return t
 }
 
+// CanMove reports whether any pod that moves finds a place by itself. If none does, nobody moves
+// for anybody.
+func (w *World) CanMove() bool {
+	at := newTargets(w).outside()
+	return at != nil && slices.ContainsFunc(w.Nodes, func(n *Node) bool {
+		return slices.ContainsFunc(n.victims, func(v *Victim) bool { return v.moves() && at.hasPlaceFor(v) })
+	})
+}
+
 // moves reports whether the pod leaves only if it finds another place.
 func (v *Victim) moves() bool { return v.Elsewhere != nil }
 

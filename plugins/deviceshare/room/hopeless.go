@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
+
+	"deviceshare/plugins/deviceshare/holds"
 )
 
 // A session looks again at some of the jobs that no evictions helped last time. To plan for each of
@@ -52,14 +54,18 @@ func (h *hopeless) beginSession(action string, jobs []*api.JobInfo) *again {
 		}
 	}
 	maps.DeleteFunc(h.last, func(of advised, _ int64) bool { return of.action == action && !starves[of.job] })
-	for _, job := range known[:min(maxFirst, len(known))] {
+	first, oldest := maxFirst, maxOldest
+	if action == holds.Consolidate {
+		first, oldest = first/4, oldest/4
+	}
+	for _, job := range known[:min(first, len(known))] {
 		a.chosen[job] = true
 	}
 	known = known[len(a.chosen):]
 	slices.SortStableFunc(known, func(x, y api.JobID) int {
 		return int(h.last[advised{x, action}] - h.last[advised{y, action}])
 	})
-	for _, job := range known[:min(maxOldest, len(known))] {
+	for _, job := range known[:min(oldest, len(known))] {
 		a.chosen[job] = true
 	}
 	return a

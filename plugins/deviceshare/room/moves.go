@@ -58,6 +58,8 @@ func (p *planner) isConsolidate() bool { return p.action == holds.Consolidate }
 type movers struct {
 	*planner
 	job *api.JobInfo
+	// resources are what they take.
+	resources []string
 	// kinds are what they ask for where they move, by what they look like.
 	kinds map[string]*plan.Wish
 }
@@ -67,7 +69,17 @@ func (p *planner) moversFor(job *api.JobInfo) *movers {
 	if !p.isConsolidate() {
 		return nil
 	}
-	return &movers{planner: p, job: job, kinds: map[string]*plan.Wish{}}
+	if p.world != nil && p.world.movers.serveNext(job) {
+		return p.world.movers
+	}
+	m := &movers{planner: p, job: job, kinds: map[string]*plan.Wish{}}
+	m.resources = resourcesOf(m.all())
+	return m
+}
+
+// serveNext reports whether the same pods may move for another job.
+func (m *movers) serveNext(job *api.JobInfo) bool {
+	return m.job.Priority == job.Priority && m.job.ReadyTaskNum() == 0 && job.ReadyTaskNum() == 0
 }
 
 // include reports whether a task may move for the job.
@@ -87,11 +99,12 @@ func (p *planner) mayMove(t *api.TaskInfo) bool {
 
 // movabilityOf returns what a task says of being ended to make room, or its namespace.
 func (s *session) movabilityOf(t *api.TaskInfo) request.Movability {
-	var labels map[string]string
-	if factory := s.InformerFactory(); factory != nil {
+	labels, known := s.namespaceLabels[t.Namespace]
+	if factory := s.InformerFactory(); !known && factory != nil {
 		if namespace, err := factory.Core().V1().Namespaces().Lister().Get(t.Namespace); err == nil {
 			labels = namespace.Labels
 		}
+		s.namespaceLabels[t.Namespace] = labels
 	}
 	return request.MovabilityOf(t.Pod.Annotations, labels)
 }
@@ -136,9 +149,6 @@ func (p *planner) mayMoveFor(job *api.JobInfo) bool {
 
 // all returns the tasks that may move.
 func (m *movers) all() (tasks []*api.TaskInfo) {
-	if m == nil {
-		return nil
-	}
 	for _, job := range m.Jobs {
 		for _, t := range job.Tasks {
 			if m.include(t) {

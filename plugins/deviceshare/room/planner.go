@@ -52,6 +52,9 @@ func (r *Room) planEvictions(action string, moves MoveLimits) (victims map[api.J
 		victims: map[api.JobID][]holds.Victim{}, standings: standingsBy{},
 	}
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
+	if p.isConsolidate() { // there is no hurry
+		p.left = max(1, p.left/16)
+	}
 	p.hasPlanned = true
 	jobs := r.fromResumed(action, p.starvingJobs())
 	again := r.hopeless.beginSession(action, jobs)

@@ -134,7 +134,7 @@ func (r *Room) Ends() (ends [holds.Outcomes]int) {
 
 // OpenSession takes part in a session.
 func (r *Room) OpenSession(ssn *framework.Session, devices Devices) {
-	r.session = &session{Session: ssn, devices: devices, victimOf: map[api.TaskID]api.JobID{}, heldBySum: map[api.JobID]bool{}, judged: map[api.JobID]bool{}}
+	r.session = &session{Session: ssn, devices: devices, victimOf: map[api.TaskID]api.JobID{}, heldBySum: map[api.JobID]bool{}, judged: map[api.JobID]bool{}, namespaceLabels: map[string]map[string]string{}}
 	r.session.followActions()
 	r.earlier, r.advice = r.advice, map[advised]string{}
 }

@@ -32,6 +32,8 @@ type session struct {
 	// for them. planning says that other plugins are asked for what a plan says.
 	judged   map[api.JobID]bool
 	planning bool
+	// namespaceLabels are the labels of namespaces, as far as they were asked for.
+	namespaceLabels map[string]map[string]string
 	// hasPlanned says that an action has looked for plans.
 	hasPlanned bool
 }

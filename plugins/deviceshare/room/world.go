@@ -51,32 +51,42 @@ type world struct {
 // worldFor returns the world for pods that may evict pods of other jobs of its queue, of its job,
 // or of other queues. It is nil if none of them may be evicted, with what people are told of it.
 func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) (w *world, why string) {
-	movers := p.moversFor(job)
-	resources := resourcesOf(slices.Concat(tasks, movers.all()))
+	movers, resources := p.moversFor(job), resourcesOf(tasks)
+	if movers != nil {
+		resources = slices.Compact(slices.Sorted(slices.Values(slices.Concat(resources, movers.resources))))
+	}
 	var from *givers
 	if p.isReclaim() {
 		from = p.giversFor(job, p.standings.forResources(p.session, resources).ForTasks(job.Queue, tasks))
 	}
-	if w = p.world; w == nil || inJob || movers != nil || !w.servesNext(job, resources, from) {
+	if w = p.world; w == nil || inJob || !w.servesNext(job, resources, from, movers) {
 		w = &world{session: p.session, job: job, wall: p.room.wall(), resources: resources, kept: map[api.TaskID]bool{}}
 		if p.world = w; inJob {
 			w.inJobOf, p.world = tasks[0], nil
 		}
-		w.from, w.movers, w.cluster.MostMoves = from, movers, p.moves.Moves*len(tasks)
+		w.from, w.movers = from, movers
 		if w.rankPriorities(); len(w.levels) == 0 {
 			p.world = nil
 			return nil, w.from.explainRefusal()
 		}
 		w.buildNodes(p.room.readBudgets())
+		if movers != nil && !w.cluster.CanMove() {
+			p.world = nil
+			var no plan.No
+			no.Nodes[plan.Nowhere] = 1
+			return nil, no.Advice()
+		}
 	}
-	w.job, w.cluster.Lacks = job, p.devices.Lacks(tasks)
+	w.job, w.cluster.Lacks, w.cluster.MostMoves = job, p.devices.Lacks(tasks), p.moves.Moves*len(tasks)
 	w.describePods(tasks)
 	return w, ""
 }
 
 // servesNext reports whether the world serves another job as well, with its terms.
-func (w *world) servesNext(job *api.JobInfo, resources []string, from *givers) bool {
+func (w *world) servesNext(job *api.JobInfo, resources []string, from *givers, movers *movers) bool {
 	switch {
+	case movers != nil:
+		return w.movers == movers && slices.Equal(w.resources, resources)
 	case w.job.Queue != job.Queue || !slices.Equal(w.resources, resources):
 		return false
 	case from == nil:
