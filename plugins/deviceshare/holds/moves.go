@@ -60,14 +60,20 @@ func (h *Hold) refreshMove(c Cluster, wanted map[Pod]bool, now int64) (End, bool
 
 // rests reports whether the pod of the slot is not affected so far by others that move.
 func (s *Slot) rests(c Cluster) bool {
+	if !s.Stays || !s.AwaitsSuccessor() {
+		return false
+	}
 	_, leaves := c.LeavesSince(s.From)
-	return s.Stays && s.AwaitsSuccessor() && c.Occupies(s.From) && !leaves
+	return c.Occupies(s.From) && !leaves
 }
 
 // refreshMoved brings one slot up to date. It reports whether its pod was bound, and whether the
 // slot is kept.
 func (s *Slot) refreshMoved(j Job, c Cluster, members []Member, taken, wanted map[Pod]bool, now int64) (bound, keep bool) {
+	shape, waits := c.Waits(j, s.Pod)
 	switch {
+	case s.From == nil: // of a pod that waits, in a hold that was found again after a restart
+		return c.IsBound(j, s.Pod), waits && shape == s.Shape || c.IsBinding(j, s.Pod)
 	case !c.IsUsable(s.Node), s.Stays && wanted[s.From.Pod]: // it leaves for somebody else
 		return false, false
 	case s.AwaitsSuccessor():
@@ -77,7 +83,6 @@ func (s *Slot) refreshMoved(j Job, c Cluster, members []Member, taken, wanted ma
 	case c.IsBinding(j, s.Pod):
 		return false, true
 	}
-	shape, waits := c.Waits(j, s.Pod)
 	switch {
 	case !waits: // it is gone before it was bound
 		s.Pod, s.Name = s.From.Pod, s.From.Name

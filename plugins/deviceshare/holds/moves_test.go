@@ -123,6 +123,13 @@ func lostHistories() map[string][]moveStep {
 		"not for a job that is gone": {
 			{at: 1, change: func(_ *Book, c *cluster) { delete(c.waiting, "m") }},
 		},
+		"beside one for a pod that waits": {
+			{at: 1, change: func(b *Book, c *cluster) {
+				c.waiting["m"] = []Member{{Pod: "w", Name: "ns/w", Shape: "u"}}
+				b.Keep(Hold{Job: "m", Slots: []Slot{{Pod: "w", Name: "ns/w", Node: "n9", Shape: "u"}}})
+			}, kept: []string{"a n2", "b n3", "w n9"}, wants: true},
+			{at: 2, change: func(_ *Book, c *cluster) { c.waiting["m"], c.bound["w"] = nil, true }, kept: []string{"a n2", "b n3"}, wants: true},
+		},
 		"and for those of the gang that are made again": {
 			{at: 1, change: func(_ *Book, c *cluster) { c.leaving["a"], c.leaving["b"] = 1, 1 }, kept: []string{"a n2", "b n3"}, wants: true},
 			{at: 40, change: func(_ *Book, c *cluster) { gone(c, "a", "b") }, kept: []string{"a n2", "b n3"}},

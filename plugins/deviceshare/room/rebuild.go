@@ -31,6 +31,9 @@ func (r *Room) rebuildHolds() {
 		}
 	}
 	for _, job := range s.Jobs {
+		if r.book.Of(holds.Job(job.UID)) != nil {
+			continue // its pods move: what waits takes their places
+		}
 		h := holds.Hold{Job: holds.Job(job.UID), Priority: job.Priority, Since: r.now()}
 		for _, t := range s.waitingTasks(job) {
 			node := t.Pod.Status.NominatedNodeName
