@@ -245,6 +245,27 @@ func TestAGangOfWhichOnePodMovesFindsAllOfItsPlaces(t *testing.T) {
 	}
 }
 
+// A gang that moves as a whole starts when the last of its successors has come. Their places are
+// kept until then.
+func TestSuccessorsOfAGangWaitForEachOtherInTheirPlaces(t *testing.T) {
+	l := newMovesLab(t,
+		nodeOf(t, devices("n1", 2, 10000)), nodeOf(t, devices("n2", 2, 10000)), groupOf("team", 2), groupOf("others", 0), groupOf("new", 1), groupOf("small", 0),
+		withGrace(movable(on(t, "a", "team", "n1", 0, 6000)), 2), withGrace(movable(on(t, "z", "team", "n1", 1, 6000)), 8),
+		on(t, "b", "others", "n2", 0, 3000), on(t, "d", "others", "n2", 1, 3000), since(podOf("new", "new", asks{number: 2}), 0))
+	for i := range 40 {
+		if l.tick(); i > 8 && i < 25 {
+			l.add(since(podOf(fmt.Sprint("small", i), "small", asks{number: 1, memory: 5000}), l.seconds.Load()))
+		}
+	}
+	where := map[string]string{}
+	for _, pod := range l.pods() {
+		where[strings.SplitN(pod.Name, "-", 2)[0]] = pod.Spec.NodeName
+	}
+	if where["a"] != "n2" || where["z"] != "n2" || where["new"] != "n1" || len(l.evictions()) != 2 {
+		t.Errorf("evicted %v, bound to %v", l.evictions(), where)
+	}
+}
+
 func TestAPodThatHasMovedIsLeftAlone(t *testing.T) {
 	l := newMovesLab(t, append(oneToMove(t, nil), groupOf("next", 1))...)
 	for !l.isBound("a-1") || !l.isBound("new") {

@@ -100,9 +100,10 @@ func (s *Slot) awaitSuccessor(c Cluster, members []Member, taken, wanted map[Pod
 	s.told = max(s.told, since)
 	switch {
 	case !c.Occupies(s.From):
-		if s.vacant = cmp.Or(s.vacant, now); s.fillMoved(members, taken, now) {
+		if s.fillMoved(members, taken, now) {
 			return true
 		}
+		s.vacant = cmp.Or(s.vacant, now)
 		return now-s.vacant <= ReturnsFor
 	case leaves:
 		return s.fillMoved(members, taken, now) || s.Stays || now <= s.From.Deadline
@@ -115,7 +116,7 @@ func (s *Slot) awaitSuccessor(c Cluster, members []Member, taken, wanted map[Pod
 func (s *Slot) fillMoved(members []Member, taken map[Pod]bool, now int64) bool {
 	for _, m := range members {
 		if m.Shape == s.Shape && !taken[m.Pod] && m.Made >= s.told {
-			s.Pod, s.Name, s.filled = m.Pod, m.Name, now
+			s.Pod, s.Name, s.vacant, s.filled = m.Pod, m.Name, 0, now
 			taken[m.Pod] = true
 			return true
 		}

@@ -156,6 +156,9 @@ func TestAPlaceWaitsForTheSuccessorOfAPodThatMoves(t *testing.T) {
 				if h := b.Of("m"); h != nil {
 					for _, slot := range h.Slots {
 						kept = append(kept, string(slot.Pod)+" "+slot.Node)
+						if slot.IsVacant() && !slot.AwaitsSuccessor() {
+							t.Errorf("at %d: the place of %s counts as vacant", s.at, slot.Pod)
+						}
 					}
 				}
 				if slices.Sort(kept); !slices.Equal(kept, s.kept) || b.Wanted()["a"] != s.wants {
