@@ -51,16 +51,15 @@ func (s *Store) readArguments(raw framework.Arguments) arguments.Reading {
 	return read
 }
 
-// checkEngine logs what is wrong with the engine of preempt, once for each configuration. The
-// session goroutine calls it.
-func (s *Store) checkEngine(err error) {
-	said := ""
-	if err != nil {
-		said = err.Error()
+// checkAction logs what is wrong with the arguments of an action, once for each configuration. It
+// reports whether nothing is. The session goroutine calls it.
+func (s *Store) checkAction(action string, mistakes ...string) (isRight bool) {
+	last, said := s.actionMistakes[action], strings.Join(mistakes, "; ")
+	if isNewMistake(&last, said) {
+		klog.ErrorS(nil, "An action evicts nobody until its arguments are right", "action", action, "mistakes", said)
 	}
-	if isNewMistake(&s.engineMistake, said) {
-		klog.ErrorS(err, "No pods are preempted")
-	}
+	s.actionMistakes[action] = last
+	return said == ""
 }
 
 // checkTiers logs what is wrong with the tiers, once for each configuration. The session

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/holds"
@@ -78,13 +76,4 @@ func readWait(value any) (d time.Duration, wrong string) {
 		return 0, fmt.Sprintf("%v: want a duration such as 60s or 1h, %v at most", value, mostWait)
 	}
 	return d, ""
-}
-
-// checkMoveLimits logs what is wrong with the arguments of consolidate, once for each
-// configuration. The session goroutine calls it.
-func (s *Store) checkMoveLimits(mistakes []string) {
-	said := strings.Join(mistakes, "; ")
-	if isNewMistake(&s.moveMistakes, said) {
-		klog.ErrorS(nil, "No pods are moved", "mistakes", said)
-	}
 }

@@ -42,31 +42,31 @@ func (a roomAction) Execute(ssn *framework.Session) {
 	switch a.Name() {
 	case holds.Consolidate:
 		limits, mistakes := readMoveLimits(framework.GetArgOfActionFromConf(ssn.Configurations, a.Name()))
-		if a.store.checkMoveLimits(mistakes); len(mistakes) == 0 {
+		if a.store.checkAction(a.Name(), mistakes...) {
 			a.store.room.Consolidate(limits)
 		}
 	case holds.Preempt, holds.Reclaim:
-		by, err := engineOf(ssn, a.Name())
-		if a.store.checkEngine(err); err == nil {
+		by, mistakes := engineOf(ssn, a.Name())
+		if a.store.checkAction(a.Name(), mistakes...) {
 			a.store.room.Choose(a.Action, by, held)
 		}
 	default:
 		a.Action.Execute(ssn)
 	}
 	if a.Name() == "enqueue" {
-		a.store.room.LetIn(held, isActionEnabled("preempt"), isActionEnabled("reclaim"))
+		a.store.room.LetIn(held, isActionEnabled(holds.Preempt), isActionEnabled(holds.Reclaim))
 	}
 }
 
 // engineOf returns what chooses the victims of an action, by its arguments.
-func engineOf(ssn *framework.Session, action string) (room.Engine, error) {
+func engineOf(ssn *framework.Session, action string) (by room.Engine, mistakes []string) {
 	switch by := framework.GetArgOfActionFromConf(ssn.Configurations, action)["engine"]; by {
 	case nil, string(room.Planner):
 		return room.Planner, nil
 	case string(room.Volcano):
 		return room.Volcano, nil
 	default:
-		return "", fmt.Errorf("configurations[%s].arguments.engine: unknown engine %q: want %q or %q", action, by, room.Planner, room.Volcano)
+		return "", []string{fmt.Sprintf("configurations[%s].arguments.engine: unknown engine %q: want %q or %q", action, by, room.Planner, room.Volcano)}
 	}
 }
 

@@ -92,10 +92,8 @@ type Store struct {
 	arguments arguments.Memory
 	// tierMistakes is what was last said about the tiers.
 	tierMistakes string
-	// engineMistake is what was last said about the engine of preempt.
-	engineMistake string
-	// moveMistakes is what was last said about the arguments of consolidate.
-	moveMistakes string
+	// actionMistakes are what was last said about the arguments of actions.
+	actionMistakes map[string]string
 	// era is that of the arguments and of what was learned, see nodes.Question.
 	era uint64
 	// current is the plugin of the session that is open, nil if none is or it takes no part.
@@ -135,7 +133,7 @@ func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, pulse: o.Pulse, signer: o.Signer, now: o.Now,
 		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
-		waiting: waiting.NewMemory(toldLimits()), mix: mix.New(o.Backends),
+		waiting: waiting.NewMemory(toldLimits()), mix: mix.New(o.Backends), actionMistakes: map[string]string{},
 	}
 	if s.now == nil {
 		s.now = time.Now
