@@ -165,9 +165,7 @@ func (o *overlay) promiseDevices(n *nodes.Node, info *api.NodeInfo, req *sharing
 	case refused.Refused():
 		return refused.String()
 	}
-	ledger := o.currentLedger(n).Fork()
-	ledger.Record(req.Owner, placement)
-	o.recordPlacement(n.Name, ledger, req.Owner, placement)
+	o.recordPromise(n, req.Owner, placement)
 	return ""
 }
 
@@ -179,10 +177,15 @@ func (o *overlay) keepDevices(n *nodes.Node, info *api.NodeInfo, owner sharing.O
 	if err := o.futureLedger(n, info).Fork().Reserve(owner, placement); err != nil {
 		return err.Error()
 	}
-	ledger := o.currentLedger(n).Fork()
-	ledger.Record(owner, placement)
-	o.recordPlacement(n.Name, ledger, owner, placement)
+	o.recordPromise(n, owner, placement)
 	return ""
+}
+
+// recordPromise notes devices that others may still hold.
+func (o *overlay) recordPromise(n *nodes.Node, owner sharing.Owner, p sharing.Placement) {
+	ledger := o.currentLedger(n).Fork()
+	ledger.Record(owner, p)
+	o.recordPlacement(n.Name, ledger, owner, p)
 }
 
 // releaseDevices takes back what the session gave to a pod, if it gave any.

@@ -72,7 +72,7 @@ func (c Cost) minus(d Cost) Cost {
 func costOf(v *Victim, devices int) Cost {
 	c := Cost{Turns: int32(v.Turn), Grace: int32((v.Grace + graceStep - 1) / graceStep), Pods: 1}
 	c.Work = min(v.Age, cmp.Or(v.Restart, mostWork)) / 60 * int64(devices)
-	if v.moves() {
+	if v.isMover() {
 		c.Moves = 1
 	} else {
 		c.Lost[Levels-1-min(max(v.Level, 0), Levels-1)] = 1

@@ -33,7 +33,7 @@ func Find(w *World, wish *Wish) (Plan, *No) {
 			open.noteLeast(c.least)
 			continue
 		}
-		q := newQuestion(w.Nodes[c.node], []*Wish{wish}, nil, to.outside())
+		q := newQuestion(w.Nodes[c.node], []*Wish{wish}, nil, to.siteOutside())
 		a := q.findWithin(&left, best.Cost, found)
 		if !a.exact || to.hasGivenUp() {
 			open.noteLeast(c.least)
@@ -55,7 +55,7 @@ func (q *question) planFor(n int, a answer) Plan {
 	p := Plan{Cost: a.cost}
 	p.Evict, _, _ = q.listLeaving(a.set)
 	placements, _ := q.placeWithout(a.set)
-	p.Moves, _ = q.siteWith(a.set).find(p.Evict)
+	p.Moves, _ = q.siteWith(a.set).findPlaces(p.Evict)
 	for i := range placements {
 		p.Places, p.Order = append(p.Places, Place{Node: n, Placement: placements[i]}), append(p.Order, i)
 	}

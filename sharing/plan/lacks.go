@@ -11,7 +11,7 @@ import (
 func (w *World) hasEnough(leaving []*Victim) bool {
 	for r, lacks := range w.Lacks {
 		for _, v := range leaving {
-			if r < len(v.Frees) && !v.moves() {
+			if r < len(v.Frees) && !v.isMover() {
 				lacks -= v.Frees[r]
 			}
 		}
@@ -63,7 +63,7 @@ func (w *World) listFreeing(wish *Wish) (all []*Victim) {
 // freedBy returns how much of what the queue lacks a pod frees, in percent of each amount.
 func (w *World) freedBy(v *Victim) (percent int64) {
 	for r, lacks := range w.Lacks {
-		if lacks > 0 && r < len(v.Frees) && !v.moves() {
+		if lacks > 0 && r < len(v.Frees) && !v.isMover() {
 			percent += int64(100 * min(1, float64(v.Frees[r])/float64(lacks)))
 		}
 	}

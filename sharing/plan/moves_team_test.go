@@ -40,7 +40,7 @@ func TestPlansOfMovesForPodsThatWaitTogether(t *testing.T) {
 		}
 		plans++
 		moves += len(p.Moves)
-		c.carryOutTogether(t, seed, wishes, &p)
+		c.carryOut(t, seed, wishes, &p)
 	}
 	t.Logf("%d clusters, %d plans, %d moves", n, plans, moves)
 	if plans < n/20 || moves == 0 {
@@ -48,9 +48,9 @@ func TestPlansOfMovesForPodsThatWaitTogether(t *testing.T) {
 	}
 }
 
-// carryOutTogether has the pods of a plan come back before any of them leaves, and then those that
+// carryOut has the pods of a plan come back before any of them leaves, and then those that
 // wait get their places.
-func (c *moving) carryOutTogether(t *testing.T, seed int, wishes []*plan.Wish, p *plan.Plan) {
+func (c *moving) carryOut(t *testing.T, seed int, wishes []*plan.Wish, p *plan.Plan) {
 	t.Helper()
 	m := c.maskOf(p.Evict)
 	if !c.mayMove(m) || len(p.Moves) != len(p.Evict) || bits.OnesCount64(uint64(m)) != len(p.Evict) {

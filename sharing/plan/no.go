@@ -180,7 +180,7 @@ func (n *Node) hasBudgets(wish *Wish) bool {
 
 // hasMovers reports whether pods of the node may move for a wish.
 func (n *Node) hasMovers(wish *Wish) bool {
-	return slices.ContainsFunc(n.victims, func(v *Victim) bool { return wish.mayEvict(v) && v.moves() })
+	return slices.ContainsFunc(n.victims, func(v *Victim) bool { return wish.mayEvict(v) && v.isMover() })
 }
 
 // holdsEmpty reports whether the wish fits the node if it is empty.

@@ -124,9 +124,13 @@ func (q *question) placeWithout(gone []bool) (placements []sharing.Placement, fi
 
 // noteInScratch has the views show what the i-th pod gets.
 func (q *question) noteInScratch(i int, p *sharing.Placement) {
-	owner := waiterName(i)
-	for d := range q.scratch {
-		if v := &q.scratch[d]; p.Uses(v.Device.ID) {
+	notePlacement(q.scratch, waiterName(i), p)
+}
+
+// notePlacement has views show what a pod gets.
+func notePlacement(views []sharing.View, owner sharing.Owner, p *sharing.Placement) {
+	for d := range views {
+		if v := &views[d]; p.Uses(v.Device.ID) {
 			*v = v.With(owner, p)
 		}
 	}

@@ -45,7 +45,7 @@ type targetList struct {
 
 // newTargets returns nil for a world in which nobody moves.
 func newTargets(w *World) *targets {
-	moves := slices.ContainsFunc(w.Nodes, func(n *Node) bool { return slices.ContainsFunc(n.victims, (*Victim).moves) })
+	moves := slices.ContainsFunc(w.Nodes, func(n *Node) bool { return slices.ContainsFunc(n.victims, (*Victim).isMover) })
 	if !moves {
 		return nil
 	}
@@ -61,17 +61,24 @@ func newTargets(w *World) *targets {
 	return t
 }
 
-// CanMove reports whether any pod that moves finds a place by itself. If none does, nobody moves
-// for anybody.
-func (w *World) CanMove() bool {
-	at := newTargets(w).outside()
-	return at != nil && slices.ContainsFunc(w.Nodes, func(n *Node) bool {
-		return slices.ContainsFunc(n.victims, func(v *Victim) bool { return v.moves() && at.hasPlaceFor(v) })
-	})
+// ExplainNoMoves returns why nobody moves for anybody: no pod that moves finds a place even by
+// itself. It is nil if one does.
+func (w *World) ExplainNoMoves() *No {
+	at := newTargets(w).siteOutside()
+	no := &No{Proven: true}
+	for _, n := range w.Nodes {
+		for _, v := range n.victims {
+			if v.isMover() && at.hasPlaceFor(v) {
+				return nil
+			}
+		}
+		no.Nodes[Nowhere]++
+	}
+	return no
 }
 
-// moves reports whether the pod leaves only if it finds another place.
-func (v *Victim) moves() bool { return v.Elsewhere != nil }
+// isMover reports whether the pod leaves only if it finds another place.
+func (v *Victim) isMover() bool { return v.Elsewhere != nil }
 
 // site is where pods are to go that wait: others cannot move there.
 type site struct {
@@ -87,8 +94,9 @@ type site struct {
 // isTarget reports whether a pod may move to a node.
 func (s *site) isTarget(n *Node) bool { return !slices.Contains(s.busy, n.Name) }
 
-// outside returns the site of pods that may leave places on every node. It is nil without targets.
-func (t *targets) outside(busy ...string) *site {
+// siteOutside returns the site of pods that may leave places on every node. It is nil without
+// targets.
+func (t *targets) siteOutside(busy ...string) *site {
 	if t == nil {
 		return nil
 	}
@@ -100,12 +108,12 @@ func (t *targets) hasGivenUp() bool { return t != nil && t.gaveUp }
 
 // hasPlaceFor reports whether a pod may leave as far as it needs a place, if no other moves.
 func (s *site) hasPlaceFor(v *Victim) bool {
-	return s == nil || !v.moves() || len(s.list(v.Elsewhere, 1)) > 0
+	return s == nil || !v.isMover() || len(s.listTargets(v.Elsewhere, 1)) > 0
 }
 
 // hasPlaces reports whether pods find places that leave together, those of them that move.
 func (s *site) hasPlaces(leaving []*Victim) bool {
-	_, ok := s.find(leaving)
+	_, ok := s.findPlaces(leaving)
 	return ok
 }
 
@@ -118,11 +126,7 @@ func (q *question) siteWith(gone []bool) *site {
 	at.node, at.views, at.free = q.Node, slices.Clone(q.views), slices.Clone(q.free)
 	placements, _ := q.placeWithout(gone)
 	for i := range placements {
-		for d := range at.views {
-			if placements[i].Uses(at.views[d].Device.ID) {
-				at.views[d] = at.views[d].With(waiterName(i), &placements[i])
-			}
-		}
+		notePlacement(at.views, waiterName(i), &placements[i])
 	}
 	for r := range at.free {
 		left := at.free[r]
@@ -148,14 +152,15 @@ func (q *question) leavesPlaces(gone []bool) bool {
 	return q.siteWith(gone).hasPlaces(all)
 }
 
-// find returns places for those of the pods that move, the largest first; false if there are none.
-func (s *site) find(leaving []*Victim) (moves []Move, ok bool) {
+// findPlaces returns places for those of the pods that move, the largest first; false if there are
+// none.
+func (s *site) findPlaces(leaving []*Victim) (moves []Move, ok bool) {
 	if s == nil {
 		return nil, true
 	}
 	var movers []*Victim
 	for _, v := range leaving {
-		if v.moves() {
+		if v.isMover() {
 			movers = append(movers, v)
 		}
 	}
@@ -184,15 +189,15 @@ func sizeOf(v *Victim) (size sharing.Bytes) {
 	return size
 }
 
-// list returns nodes on which a kind of pod fits: so many, or all.
-func (s *site) list(kind *Wish, most int) (nodes []int) {
+// listTargets returns nodes on which a kind of pod fits: so many, or all.
+func (s *site) listTargets(kind *Wish, most int) (nodes []int) {
 	l := s.known[kind]
 	if l == nil {
 		l = &targetList{}
 		s.known[kind] = l
 	}
 	for i := 0; len(nodes) < most; i++ {
-		if i == len(l.nodes) && !s.extend(l, kind) {
+		if i == len(l.nodes) && !s.extendList(l, kind) {
 			break
 		}
 		if s.isTarget(s.world.Nodes[l.nodes[i]]) {
@@ -202,8 +207,8 @@ func (s *site) list(kind *Wish, most int) (nodes []int) {
 	return nodes
 }
 
-// extend adds one more node to a list. It returns false if there is none.
-func (t *targets) extend(l *targetList, kind *Wish) bool {
+// extendList adds one more node to a list. It returns false if there is none.
+func (t *targets) extendList(l *targetList, kind *Wish) bool {
 	for l.next < len(t.tightest) {
 		i := t.tightest[l.next]
 		l.next++
@@ -240,12 +245,12 @@ func (p *packing) placeAll(movers []*Victim) bool {
 	if p.world.MostMoves > 0 {
 		most = min(most, p.world.MostMoves)
 	}
-	for _, n := range p.list(v.Elsewhere, most) {
+	for _, n := range p.listTargets(v.Elsewhere, most) {
 		if p.tries--; p.tries < 0 {
 			return false
 		}
 		before := p.nodes[n]
-		placement, fits := p.add(n, v)
+		placement, fits := p.addMover(n, v)
 		if !fits {
 			continue
 		}
@@ -259,8 +264,8 @@ func (p *packing) placeAll(movers []*Victim) bool {
 	return false
 }
 
-// add has a pod move to a node, and returns what it gets of its devices, and whether it fits.
-func (p *packing) add(n int, v *Victim) (placement sharing.Placement, fits bool) {
+// addMover has a pod move to a node, and returns what it gets of its devices, and whether it fits.
+func (p *packing) addMover(n int, v *Victim) (placement sharing.Placement, fits bool) {
 	to := p.nodes[n]
 	if to == nil {
 		to = &packed{views: p.world.Nodes[n].views, free: p.world.Nodes[n].free}
@@ -282,11 +287,7 @@ func (p *packing) add(n int, v *Victim) (placement sharing.Placement, fits bool)
 			return sharing.Placement{}, false
 		}
 		after.views = slices.Clone(to.views)
-		for d := range after.views {
-			if placement.Uses(after.views[d].Device.ID) {
-				after.views[d] = after.views[d].With("moves: "+v.Owner, &placement)
-			}
-		}
+		notePlacement(after.views, "moves: "+v.Owner, &placement)
 	}
 	for r := range kind.Takes {
 		after.free[r] -= kind.Takes[r]

@@ -82,7 +82,7 @@ func (t *together) tryOrder(order []int) (Plan, *No) {
 	if !exact {
 		t.world.sparePods(&plan, t.pods)
 	}
-	if plan.Moves, ok = t.siteOf().find(plan.Evict); !ok {
+	if plan.Moves, ok = t.siteOf().findPlaces(plan.Evict); !ok {
 		return Plan{}, &No{Fit: len(order) - 1, Of: len(order)}
 	}
 	plan.Proven = exact || plan.Cost == Cost{}
@@ -223,7 +223,7 @@ func (t *together) siteOf(nodes ...int) *site {
 	for _, n := range slices.Concat(t.order, nodes) {
 		busy = append(busy, t.world.Nodes[n].Name)
 	}
-	return t.to.outside(busy...)
+	return t.to.siteOutside(busy...)
 }
 
 // chosenOn returns the pods that leave a node for those that it is given.

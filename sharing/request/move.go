@@ -25,7 +25,9 @@ func MovabilityOf(annotations, namespaceLabels map[string]string) Movability {
 		may = namespaceLabels[wire.UserMayMove]
 	}
 	m := Movability{MayMove: may == wire.MayMove}
-	m.RestartCost, _ = parseRestartCost(annotations[wire.UserRestartCost])
+	if text, says := annotations[wire.UserRestartCost]; says {
+		m.RestartCost, _ = parseRestartCost(text)
+	}
 	return m
 }
 

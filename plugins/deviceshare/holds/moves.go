@@ -2,10 +2,7 @@
 
 package holds
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 const (
 	// ReturnsFor is how long the place of a pod that has left to move waits for its successor.
@@ -42,7 +39,7 @@ func (h *Hold) refreshMove(c Cluster, wanted map[Pod]bool, now int64) (End, bool
 		bound = bound || isBound
 		switch {
 		case !keep:
-		case s.rests(c):
+		case s.isResting(c):
 			resting = append(resting, s)
 		default:
 			moving = append(moving, s)
@@ -58,8 +55,8 @@ func (h *Hold) refreshMove(c Cluster, wanted map[Pod]bool, now int64) (End, bool
 	return End{Hold: before, Outcome: Abandoned}, true
 }
 
-// rests reports whether the pod of the slot is not affected so far by others that move.
-func (s *Slot) rests(c Cluster) bool {
+// isResting reports whether the pod of the slot is not affected so far by others that move.
+func (s *Slot) isResting(c Cluster) bool {
 	if !s.Stays || !s.AwaitsSuccessor() {
 		return false
 	}
@@ -100,57 +97,32 @@ func (s *Slot) awaitSuccessor(c Cluster, members []Member, taken, wanted map[Pod
 	s.told = max(s.told, since)
 	switch {
 	case !c.Occupies(s.From):
-		if s.fillMoved(members, taken, now) {
-			return true
-		}
-		s.vacant = cmp.Or(s.vacant, now)
-		return now-s.vacant <= ReturnsFor
+		return s.fillWithin(ReturnsFor, members, taken, now)
 	case leaves:
-		return s.fillMoved(members, taken, now) || s.Stays || now <= s.From.Deadline
+		return s.fillFrom(members, taken, now) || s.Stays || now <= s.From.Deadline
 	}
 	return s.Stays || wanted[s.From.Pod] // else it need not leave any more
 }
 
-// fillMoved gives the slot to a pod of the job that waits and was made since its pod was told to
-// leave, if there is one.
-func (s *Slot) fillMoved(members []Member, taken map[Pod]bool, now int64) bool {
-	for _, m := range members {
-		if m.Shape == s.Shape && !taken[m.Pod] && m.Made >= s.told {
-			s.Pod, s.Name, s.vacant, s.filled = m.Pod, m.Name, 0, now
-			taken[m.Pod] = true
-			return true
-		}
-	}
-	return false
-}
-
-// hasLostPlace returns a victim of the hold that was to move, was not told yet, and has no place
+// findDisplaced returns a victim of the hold that was to move, was not told yet, and has no place
 // any more; nil if there is none.
-func (b *Book) hasLostPlace(h *Hold, c Cluster) *Victim {
+func (b *Book) findDisplaced(h *Hold, c Cluster) *Victim {
 	for i := range h.Victims {
 		v := &h.Victims[i]
-		if _, leaves := c.LeavesSince(v); v.Action == Consolidate && c.Occupies(v) && !leaves && !b.isPlaceKept(v.Pod) {
+		if _, leaves := c.LeavesSince(v); v.Action == Consolidate && c.Occupies(v) && !leaves && b.PlaceOf(v.Pod) == "" {
 			return v
 		}
 	}
 	return nil
 }
 
-func (b *Book) isPlaceKept(p Pod) bool {
-	for _, h := range b.holds {
-		if slices.ContainsFunc(h.Slots, func(s Slot) bool { return s.From != nil && s.From.Pod == p }) {
-			return true
-		}
-	}
-	return false
-}
-
 // PlaceOf returns the node on which a place is kept for a pod that moves, "" if none is.
-func (b *Book) PlaceOf(j Job, p Pod) (node string) {
-	h := b.holds[j]
-	for i := 0; h != nil && i < len(h.Slots); i++ {
-		if s := &h.Slots[i]; s.From != nil && s.From.Pod == p && !s.Stays {
-			return s.Node
+func (b *Book) PlaceOf(p Pod) (node string) {
+	for _, h := range b.holds {
+		for i := range h.Slots {
+			if s := &h.Slots[i]; s.From != nil && s.From.Pod == p && !s.Stays {
+				return s.Node
+			}
 		}
 	}
 	return ""

@@ -71,32 +71,34 @@ type End struct {
 
 // Refresh brings all holds up to date with a session and returns those that have ended.
 func (b *Book) Refresh(c Cluster, now int64) (ended []End) {
-	for _, h := range b.InOrder() {
+	refreshAll := func(refresh func(*Hold) (End, bool)) {
+		for _, h := range b.InOrder() {
+			if end, over := refresh(h); over {
+				ended = append(ended, end)
+				b.recordEnd(end, now)
+			}
+		}
+	}
+	refreshAll(func(h *Hold) (End, bool) {
 		if h.IsMove() {
-			continue
+			return End{}, false // who moves depends on who has to leave
 		}
-		if end, over := refreshHold(h, c, now); over {
-			ended = append(ended, end)
-			b.recordEnd(end, now)
-		}
-	}
+		return refreshHold(h, c, now)
+	})
 	wanted := b.Wanted()
-	for _, h := range b.InOrder() {
+	refreshAll(func(h *Hold) (End, bool) {
 		if !h.IsMove() {
-			continue
+			return End{}, false
 		}
-		if end, over := h.refreshMove(c, wanted, now); over {
-			ended = append(ended, end)
-			b.recordEnd(end, now)
+		return h.refreshMove(c, wanted, now)
+	})
+	refreshAll(func(h *Hold) (End, bool) {
+		v := b.findDisplaced(h, c)
+		if v == nil {
+			return End{}, false
 		}
-	}
-	for _, h := range b.InOrder() {
-		if v := b.hasLostPlace(h, c); v != nil {
-			end := End{Hold: *h, Outcome: Failed, Why: fmt.Sprintf("the place is lost to which pod %s was to move", v.Name)}
-			ended = append(ended, end)
-			b.recordEnd(end, now)
-		}
-	}
+		return End{Hold: *h, Outcome: Failed, Why: fmt.Sprintf("the place is lost to which pod %s was to move", v.Name)}, true
+	})
 	for j := range b.failures {
 		if _, exists := c.Members(j); !exists {
 			delete(b.failures, j)
@@ -165,7 +167,7 @@ func (h *Hold) refreshSlots(c Cluster, members []Member, now int64) (bound bool)
 			bound = true
 			continue
 		default:
-			if !s.fillFrom(members, taken, now) {
+			if !s.fillWithin(VacantFor, members, taken, now) {
 				continue
 			}
 		}
@@ -175,20 +177,28 @@ func (h *Hold) refreshSlots(c Cluster, members []Member, now int64) (bound bool)
 	return bound
 }
 
-// fillFrom gives the slot of a pod that is gone to another one of its job. It returns false if none
-// has come for too long.
+// fillFrom gives the slot to another pod of its job that waits and was made since its pod was told
+// to leave, if there is one.
 func (s *Slot) fillFrom(members []Member, taken map[Pod]bool, now int64) bool {
 	for _, m := range members {
-		if m.Shape == s.Shape && !taken[m.Pod] {
-			s.Pod, s.Name, s.vacant = m.Pod, m.Name, 0
+		if m.Shape == s.Shape && !taken[m.Pod] && m.Made >= s.told {
+			s.Pod, s.Name, s.vacant, s.filled = m.Pod, m.Name, 0, now
 			taken[m.Pod] = true
 			return true
 		}
 	}
+	return false
+}
+
+// fillWithin is fillFrom for a pod that is gone. It returns false if none has come for too long.
+func (s *Slot) fillWithin(seconds int64, members []Member, taken map[Pod]bool, now int64) bool {
+	if s.fillFrom(members, taken, now) {
+		return true
+	}
 	if s.vacant == 0 {
 		s.vacant = now
 	}
-	return now-s.vacant <= VacantFor
+	return now-s.vacant <= seconds
 }
 
 // IsVacant reports whether the pod of the slot is gone and no other has taken its place.

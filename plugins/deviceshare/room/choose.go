@@ -39,12 +39,9 @@ func (r *Room) Choose(a framework.Action, by Engine, held HeldBack) {
 	for _, job := range waiting {
 		letJobIn(job)
 	}
-	s.forgetChoices()
-	before := s.lastTransactions()
 	served, others := map[api.JobID][]holds.Victim{}, true
 	if by == Planner {
 		served, others = r.planEvictions(a.Name(), MoveLimits{})
-		s.dropFalsePromises(served, before)
 	}
 	if others {
 		for j, victims := range r.chooseAsVolcano(a) {

@@ -73,17 +73,7 @@ func countOfRole(tasks map[api.TaskID]*api.TaskInfo, role string) (n int) {
 
 // lacksMembers reports whether a job has too few tasks that are ready, or too few of a role.
 func lacksMembers(job *api.JobInfo) bool {
-	if job.ReadyTaskNum() < job.MinAvailable {
-		return true
-	}
-	if job.MinAvailable >= job.TaskMinAvailableTotal {
-		for role, least := range job.TaskMinAvailable {
-			if readyOfRole(job, role) < int(least) {
-				return true
-			}
-		}
-	}
-	return false
+	return job.ReadyTaskNum() < job.MinAvailable || !job.CheckTaskReady()
 }
 
 // missingTasks returns those of the tasks that wait that a job needs to start: of each role as many

@@ -41,10 +41,7 @@ func (r *Room) Consolidate(limits MoveLimits) {
 	if !s.begun {
 		return
 	}
-	s.forgetChoices()
-	before := s.lastTransactions()
 	served, _ := r.planEvictions(holds.Consolidate, limits)
-	s.dropFalsePromises(served, before)
 	clear(s.judged)
 	if len(served) > 0 {
 		r.publishVictims()
@@ -73,7 +70,7 @@ func (p *planner) moversFor(job *api.JobInfo) *movers {
 		return p.world.movers
 	}
 	m := &movers{planner: p, job: job, kinds: map[string]*plan.Wish{}}
-	m.resources = resourcesOf(m.all())
+	m.resources = resourcesOf(m.listTasks())
 	return m
 }
 
@@ -82,8 +79,8 @@ func (m *movers) serveNext(job *api.JobInfo) bool {
 	return m.job.Priority == job.Priority && m.job.ReadyTaskNum() == 0 && job.ReadyTaskNum() == 0
 }
 
-// include reports whether a task may move for the job.
-func (m *movers) include(t *api.TaskInfo) bool {
+// mayInclude reports whether a task may move for the job.
+func (m *movers) mayInclude(t *api.TaskInfo) bool {
 	return t.Job != m.job.UID && m.Jobs[t.Job].Priority <= m.job.Priority && m.mayMove(t)
 }
 
@@ -147,11 +144,11 @@ func (p *planner) mayMoveFor(job *api.JobInfo) bool {
 	})
 }
 
-// all returns the tasks that may move.
-func (m *movers) all() (tasks []*api.TaskInfo) {
+// listTasks returns the tasks that may move.
+func (m *movers) listTasks() (tasks []*api.TaskInfo) {
 	for _, job := range m.Jobs {
 		for _, t := range job.Tasks {
-			if m.include(t) {
+			if m.mayInclude(t) {
 				tasks = append(tasks, t)
 			}
 		}

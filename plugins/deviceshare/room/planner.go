@@ -51,6 +51,9 @@ func (r *Room) planEvictions(action string, moves MoveLimits) (victims map[api.J
 		session: r.session, room: r, action: action, moves: moves, helpless: map[string]string{},
 		victims: map[api.JobID][]holds.Victim{}, standings: standingsBy{},
 	}
+	p.forgetChoices()
+	before := p.lastTransactions()
+	defer func() { p.dropFalsePromises(p.victims, before) }()
 	p.left = min(maxPlanned, 1+maxNodes/(1+len(p.NodeList)))
 	if p.isConsolidate() { // there is no hurry
 		p.left = max(1, p.left/16)

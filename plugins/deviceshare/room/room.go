@@ -104,7 +104,10 @@ type advised struct {
 
 // New returns a Room without holds. Nil has the API server evict pods.
 func New(by Evictions, lead leader.Leadership, report evictor.Reporter, now, wall func() int64) *Room {
-	r := &Room{book: holds.NewBook(), now: now, wall: wall, resumeAt: map[string]api.JobID{}, hopeless: newHopeless(), placeholders: map[holds.Pod]*placeholder{}, movedAt: map[api.JobID]movedTimes{}, began: wall()}
+	r := &Room{
+		book: holds.NewBook(), now: now, wall: wall, began: wall(), resumeAt: map[string]api.JobID{}, hopeless: newHopeless(),
+		placeholders: map[holds.Pod]*placeholder{}, movedAt: map[api.JobID]movedTimes{},
+	}
 	r.wanted.Store(&map[holds.Pod]bool{})
 	if r.evictor = by; by == nil {
 		r.evictor = evictor.New(lead, r, report)
@@ -134,7 +137,10 @@ func (r *Room) Ends() (ends [holds.Outcomes]int) {
 
 // OpenSession takes part in a session.
 func (r *Room) OpenSession(ssn *framework.Session, devices Devices) {
-	r.session = &session{Session: ssn, devices: devices, victimOf: map[api.TaskID]api.JobID{}, heldBySum: map[api.JobID]bool{}, judged: map[api.JobID]bool{}, namespaceLabels: map[string]map[string]string{}}
+	r.session = &session{
+		Session: ssn, devices: devices, victimOf: map[api.TaskID]api.JobID{}, heldBySum: map[api.JobID]bool{},
+		judged: map[api.JobID]bool{}, namespaceLabels: map[string]map[string]string{},
+	}
 	r.session.followActions()
 	r.earlier, r.advice = r.advice, map[advised]string{}
 }
@@ -241,7 +247,7 @@ func (r *Room) reasonFor(h *holds.Hold, v *holds.Victim, t *api.TaskInfo) holds.
 		Node: v.RoomOn(), Priority: h.Priority, Own: r.session.priorityOf(t.Job), Reclaimed: v.Action == holds.Reclaim,
 	}
 	if v.Action == holds.Consolidate {
-		reason.Kept = r.book.PlaceOf(holds.Job(t.Job), v.Pod)
+		reason.Kept = r.book.PlaceOf(v.Pod)
 	}
 	for i := range h.Slots {
 		if reason.For == "" || h.Slots[i].Node == v.RoomOn() {

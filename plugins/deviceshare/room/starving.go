@@ -40,19 +40,18 @@ func (p *planner) starvingJobs() (jobs []*api.JobInfo) {
 // findWhomEvictionsHelp looks once who may be evicted at all, and returns whether that may help a
 // job. Thousands of jobs may wait in a session that can evict nobody for them.
 func (p *planner) findWhomEvictionsHelp() func(*api.JobInfo) bool {
-	lowest := map[api.QueueID]int32{} // of those that may be evicted
-	for _, job := range p.Jobs {
-		least, known := lowest[job.Queue]
-		if known && least <= job.Priority {
-			continue
-		}
-		for _, t := range job.Tasks {
-			if p.isVictim(t) {
-				lowest[job.Queue] = job.Priority
-				break
+	if p.isConsolidate() {
+		lowest := p.lowestByQueue(p.mayMove)
+		return func(job *api.JobInfo) bool {
+			for _, least := range lowest {
+				if least <= job.Priority {
+					return true
+				}
 			}
+			return false
 		}
 	}
+	lowest := p.lowestByQueue(p.isVictim)
 	if p.isReclaim() {
 		maps.DeleteFunc(lowest, func(queue api.QueueID, _ int32) bool { return !p.Queues[queue].Reclaimable() })
 		return func(job *api.JobInfo) bool {
@@ -60,30 +59,28 @@ func (p *planner) findWhomEvictionsHelp() func(*api.JobInfo) bool {
 			return len(lowest) > 1 || len(lowest) == 1 && !own
 		}
 	}
-	if p.isConsolidate() {
-		return p.findWhomMovesHelp()
-	}
 	return func(job *api.JobInfo) bool {
 		least, known := lowest[job.Queue]
 		return known && least < job.Priority || job.ReadyTaskNum() > 0 // of its own
 	}
 }
 
-// findWhomMovesHelp is findWhomEvictionsHelp for pods that move.
-func (p *planner) findWhomMovesHelp() func(*api.JobInfo) bool {
-	lowest, any := int32(0), false
-	for _, job := range p.Jobs {
-		if any && lowest <= job.Priority {
+// lowestByQueue returns the lowest priority of the jobs of each queue that have a task which may
+// leave.
+func (s *session) lowestByQueue(may func(*api.TaskInfo) bool) map[api.QueueID]int32 {
+	lowest := map[api.QueueID]int32{}
+	for _, job := range s.Jobs {
+		if least, known := lowest[job.Queue]; known && least <= job.Priority {
 			continue
 		}
 		for _, t := range job.Tasks {
-			if p.mayMove(t) {
-				lowest, any = job.Priority, true
+			if may(t) {
+				lowest[job.Queue] = job.Priority
 				break
 			}
 		}
 	}
-	return func(job *api.JobInfo) bool { return any && lowest <= job.Priority }
+	return lowest
 }
 
 // isVictim reports whether a task may be evicted for anybody.

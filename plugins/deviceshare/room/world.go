@@ -70,11 +70,11 @@ func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 			return nil, w.from.explainRefusal()
 		}
 		w.buildNodes(p.room.readBudgets())
-		if movers != nil && !w.cluster.CanMove() {
-			p.world = nil
-			var no plan.No
-			no.Nodes[plan.Nowhere] = 1
-			return nil, no.Advice()
+		if movers != nil {
+			if no := w.cluster.ExplainNoMoves(); no != nil {
+				p.world = nil
+				return nil, no.Advice()
+			}
 		}
 	}
 	w.job, w.cluster.Lacks, w.cluster.MostMoves = job, p.devices.Lacks(tasks), p.moves.Moves*len(tasks)
@@ -244,7 +244,7 @@ func (w *world) priorityAsVictim(t *api.TaskInfo) (priority int32, may bool) {
 	case w.from != nil:
 		return job.Priority, w.from.giveUp(t, job.Queue)
 	case w.movers != nil:
-		return job.Priority, w.movers.include(t)
+		return job.Priority, w.movers.mayInclude(t)
 	}
 	return job.Priority, job.Queue == w.job.Queue && job.UID != w.job.UID && job.Priority < w.job.Priority
 }
