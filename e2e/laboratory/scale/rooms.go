@@ -40,31 +40,21 @@ func Rooms(ctx context.Context, o Options, nodes int, only string) (rows []RoomR
 	if err := sandbox.Build(ctx, options); err != nil {
 		return nil, fmt.Errorf("build the sandbox: %w", err)
 	}
-	started, err := sandbox.Start(ctx, options)
-	if err != nil {
-		return nil, fmt.Errorf("start the sandbox: %w", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer func() {
-		cancel()
-		err = errors.Join(err, started.Stop())
-	}()
-	c, err := prepare(ctx, started, o, nodes)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range RoomCases(nodes) {
-		if only != "" && !strings.Contains(r.Name, only) {
-			continue
+	err = withCluster(ctx, o, options, nodes, func(ctx context.Context, c *cluster) error {
+		for _, r := range RoomCases(nodes) {
+			if only != "" && !strings.Contains(r.Name, only) {
+				continue
+			}
+			row, err := c.makeRoom(ctx, r, nodes)
+			if err != nil {
+				return fmt.Errorf("case %s: %w", r.Name, err)
+			}
+			rows = append(rows, row)
+			c.say("  " + row.String())
 		}
-		row, err := c.makeRoom(ctx, r, nodes)
-		if err != nil {
-			return rows, fmt.Errorf("case %s: %w", r.Name, err)
-		}
-		rows = append(rows, row)
-		c.say("  " + row.String())
-	}
-	return rows, nil
+		return nil
+	})
+	return rows, err
 }
 
 // makeRoom runs one case on an empty cluster, and empties it again.

@@ -72,9 +72,25 @@ func sandboxOptions(o Options) sandbox.Options {
 
 // size measures one size of cluster.
 func size(ctx context.Context, o Options, options sandbox.Options, nodes int) (rows []Row, err error) {
+	err = withCluster(ctx, o, options, nodes, func(ctx context.Context, c *cluster) error {
+		for _, w := range o.Workloads {
+			row, err := c.measure(ctx, o, w, nodes)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, row)
+			o.Progress("  " + row.String())
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// withCluster does something with a cluster of so many nodes, and stops it.
+func withCluster(ctx context.Context, o Options, options sandbox.Options, nodes int, do func(context.Context, *cluster) error) (err error) {
 	started, err := sandbox.Start(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("start the sandbox: %w", err)
+		return fmt.Errorf("start the sandbox: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
@@ -83,17 +99,9 @@ func size(ctx context.Context, o Options, options sandbox.Options, nodes int) (r
 	}()
 	c, err := prepare(ctx, started, o, nodes)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, w := range o.Workloads {
-		row, err := c.measure(ctx, o, w, nodes)
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, row)
-		o.Progress("  " + row.String())
-	}
-	return rows, nil
+	return do(ctx, c)
 }
 
 // prepare fills a cluster with nodes and places the first pods.

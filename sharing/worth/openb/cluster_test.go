@@ -101,6 +101,12 @@ func (c *cluster) learn(owner string, k worth.Kind) {
 
 // Take implements trace.Rule.
 func (c *cluster) Take(p *trace.Pod) bool {
+	_, placed := c.place(p)
+	return placed
+}
+
+// place gives a pod a node, and returns which, if any has room.
+func (c *cluster) place(p *trace.Pod) (node int, placed bool) {
 	owner := fmt.Sprint(c.arrivals.Len())
 	pod := request(owner, p)
 	needs := worth.Amounts{CPU: float64(p.CPU), Memory: float64(p.Memory) * float64(sharing.MiB)}
@@ -128,7 +134,7 @@ func (c *cluster) Take(p *trace.Pod) bool {
 		}
 	}
 	if best < 0 {
-		return false
+		return best, false
 	}
 	n := c.nodes[best]
 	if pod != nil {
@@ -145,5 +151,5 @@ func (c *cluster) Take(p *trace.Pod) bool {
 	for _, s := range c.scores {
 		s[best] = unknown
 	}
-	return true
+	return best, true
 }

@@ -43,26 +43,13 @@ func newMover(tb testing.TB, nodes []trace.Node) *mover {
 // Take implements trace.Rule.
 func (m *mover) Take(p *trace.Pod) bool {
 	m.arrived++
-	before := make([]worth.Amounts, len(m.nodes))
-	for i, n := range m.nodes {
-		before[i] = n.free
-	}
 	owner := sharing.Owner(fmt.Sprint(m.arrivals.Len()))
-	if !m.cluster.Take(p) {
+	node, placed := m.place(p)
+	if !placed {
 		return m.takeByMoving(owner, p)
 	}
-	for i, n := range m.nodes {
-		if n.free != before[i] || p.CPU == 0 && p.Memory == 0 && m.holds(i, owner) {
-			m.there[i] = append(m.there[i], m.placedOf(owner, p))
-			break
-		}
-	}
+	m.there[node] = append(m.there[node], m.placedOf(owner, p))
 	return true
-}
-
-func (m *mover) holds(i int, owner sharing.Owner) bool {
-	_, held := m.nodes[i].ledger.Placement(owner)
-	return held
 }
 
 // placedOf describes a pod; those that are alike ask for the same.
