@@ -3,7 +3,6 @@
 package main
 
 import (
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"volcano.sh/volcano/cmd/scheduler/app/options"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/endpoint/endpointtest"
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/liveness"
 	"deviceshare/sharing/factory"
@@ -32,12 +32,7 @@ func (h hanging) Execute(*framework.Session) {
 }
 
 func TestTheHealthCheckFailsWhileTheSessionHangs(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_ = free.Close()
+	address := endpointtest.FreeAddress(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	pulse := liveness.NewPulse(now, liveness.DefaultLimit)
 	volcano := &options.ServerOption{EnableHealthz: true, HealthzBindAddress: address}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -221,8 +220,8 @@ func TestThePercentageIsKeptOutOfVolcanosSums(t *testing.T) {
 
 func TestTheLedgerIsServedBesideTheMetricsAndAtItsOwnAddressToItsReaders(t *testing.T) {
 	store := deviceshare.NewStore(deviceshare.Options{Backends: factory.New(), Report: make(reports, 1)})
-	volcano := &options.ServerOption{EnableMetrics: true, EnablePprof: true, ListenAddress: address(t)}
-	debug := address(t)
+	volcano := &options.ServerOption{EnableMetrics: true, EnablePprof: true, ListenAddress: endpointtest.FreeAddress(t)}
+	debug := endpointtest.FreeAddress(t)
 	users := endpointtest.NewUsers()
 	users.Issue("reader", "reader")
 	users.Issue("other", "other")
@@ -270,17 +269,4 @@ func TestAnAddressThatCannotBeServedNamesItsFlag(t *testing.T) {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}
-}
-
-// address returns an address that is free.
-func address(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return free.Addr().String()
 }

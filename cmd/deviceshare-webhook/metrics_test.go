@@ -17,7 +17,7 @@ import (
 )
 
 func TestTheMetricsAreForTheirReadersAndAnAddressInUseNamesTheFlag(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", endpointtest.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"deviceshare/config"
+	"deviceshare/endpoint/endpointtest"
 	"deviceshare/plugins/admission/certificate"
 )
 
@@ -63,15 +64,12 @@ func startWebhook(t *testing.T, fake *apiServer, dir string) (s *server, address
 	t.Helper()
 	api := httptest.NewServer(fake)
 	t.Cleanup(api.Close)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address = endpointtest.FreeAddress(t)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address = listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	o, err := parse("--certificate-dir="+dir, "--bind-address=127.0.0.1", "--port="+address[strings.LastIndex(address, ":")+1:])
+	o, err := parse("--certificate-dir="+dir, "--bind-address="+host, "--port="+port)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,12 +47,7 @@ func known() Snapshot {
 // serve starts m on a free port and returns how to get a page.
 func serve(t *testing.T, m *Metrics, healthy func() error) func(path string) (int, string) {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	_ = free.Close()
+	address := endpointtest.FreeAddress(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	users := endpointtest.NewUsers()
@@ -144,7 +139,7 @@ func TestHealthzSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestAnAddressInUseNamesTheFlag(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", endpointtest.FreeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,9 +72,10 @@ func (t Tools) Start(ctx context.Context, dir, config string) (*Server, error) {
 	}
 }
 
-// freeAddress is an address of this machine where nobody listens.
+// freeAddress is an address of this machine where nobody listens. It is none of 127.0.0.1, whose
+// port could be a connection's when Prometheus starts.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp4", "127.0.0.2:0")
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)
 	}

@@ -24,15 +24,16 @@ const startTimeout = 2 * time.Minute
 
 // Cluster is a running sandbox.
 type Cluster struct {
-	opts   Options
-	layout layout
-	ports  ports
-	nodeIP string
-	runc   string
-	lock   *lock
-	claim  addressClaim
-	inside *namespaces
-	sup    *supervisor
+	opts      Options
+	layout    layout
+	freePorts portBlock
+	ports     ports
+	nodeIP    string
+	runc      string
+	lock      *lock
+	claim     addressClaim
+	inside    *namespaces
+	sup       *supervisor
 	// apiAddress is set in a cluster whose product is installed.
 	apiAddress serviceAddress
 	hollow     []hollowNode
@@ -112,7 +113,8 @@ func (c *Cluster) start(ctx context.Context) error {
 func (c *Cluster) prepare(ctx context.Context) error {
 	l := c.layout
 	var err error
-	if c.ports, err = choosePorts(); err != nil {
+	c.freePorts = portsOf(l.part)
+	if c.ports, err = choosePorts(&c.freePorts); err != nil {
 		return err
 	}
 	if !c.opts.NoKubelet {

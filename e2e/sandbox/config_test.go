@@ -122,20 +122,6 @@ func TestTheSchedulerIsConfiguredAsTheManifestsDoIt(t *testing.T) {
 	t.Error("the manifests have no configuration of the scheduler")
 }
 
-func TestPortsAreFreeAndDiffer(t *testing.T) {
-	p, err := choosePorts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[int]bool{}
-	for _, port := range p.all() {
-		if *port == 0 || seen[*port] {
-			t.Errorf("port %d is zero or chosen twice", *port)
-		}
-		seen[*port] = true
-	}
-}
-
 func TestOptionsReportEveryMistakeAtOnce(t *testing.T) {
 	o := Options{Repo: "/repo", State: "relative/" + strings.Repeat("x", 60), SimulatedNodes: -1, StockScheduler: true, SchedulerBinary: "/x"}
 	_, err := o.Defaults()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,7 +97,7 @@ func (n *hollowNode) plug() error {
 
 // configure writes the kubelet's configuration.
 func (n *hollowNode) configure(c *Cluster, v configValues) (err error) {
-	if n.port, err = freePort(); err != nil {
+	if n.port, err = c.freePorts.take(); err != nil {
 		return err
 	}
 	v.NodeName, v.Ports.Kubelet, v.PodLogs = n.Name, n.port, n.layout.podLogs()
@@ -109,16 +108,6 @@ func (n *hollowNode) configure(c *Cluster, v configValues) (err error) {
 		return err
 	}
 	return os.WriteFile(n.layout.config("kubelet.yaml"), []byte(text), 0o644)
-}
-
-// freePort asks the kernel for a port that nobody listens at.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("choose a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // define makes a component of the node: a program in a mount namespace of its own, in which

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
+	"syscall"
 )
 
 // ports are the TCP ports of one sandbox; all but the kubelet's are bound on 127.0.0.1.
@@ -27,23 +29,50 @@ func (p *ports) all() []*int {
 		&p.Webhook, &p.WebhookHealth, &p.WebhookMetrics}
 }
 
-// choosePorts asks the kernel for free ports. All are held open until the last is known, so that
-// they differ.
-func choosePorts() (ports, error) {
-	var p ports
-	var held []net.Listener
-	defer func() {
-		for _, l := range held {
-			_ = l.Close()
+// A sandbox has portsEach TCP ports from firstPort up, by its part (see addressClaim). All of them
+// lie below the ports that Linux gives to connections (32768 and up, ip_local_port_range in ip(7)):
+// one of those may be free when it is chosen and be a connection's when its server starts.
+const (
+	firstPort = 14336
+	portsEach = 64
+)
+
+// portBlock gives out the ports of one sandbox. Its zero value has none.
+type portBlock struct{ first, next, end int }
+
+// portsOf is the block of a part.
+func portsOf(part int) portBlock {
+	first := firstPort + part*portsEach
+	return portBlock{first: first, next: first, end: first + portsEach}
+}
+
+// take returns the next port that nobody listens at, whatever the address.
+func (b *portBlock) take() (int, error) {
+	for b.next < b.end {
+		port := b.next
+		b.next++
+		l, err := net.Listen("tcp4", ":"+strconv.Itoa(port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
 		}
-	}()
-	for _, field := range p.all() {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
-			return p, fmt.Errorf("choose free ports: %w", err)
+			return 0, fmt.Errorf("choose a free port: %w", err)
 		}
-		held = append(held, l)
-		*field = l.Addr().(*net.TCPAddr).Port
+		return port, l.Close()
+	}
+	return 0, fmt.Errorf("choose a free port: %d to %d are this sandbox's, and all are in use; "+
+		"see who listens there with `ss -ltnp`", b.first, b.end-1)
+}
+
+// choosePorts takes a free port for each field.
+func choosePorts(free *portBlock) (ports, error) {
+	var p ports
+	for _, field := range p.all() {
+		port, err := free.take()
+		if err != nil {
+			return p, err
+		}
+		*field = port
 	}
 	return p, nil
 }
