@@ -68,10 +68,14 @@ func (c Cost) minus(d Cost) Cost {
 	return c
 }
 
+// WorkLost is how much work the end of a pod loses on each of its devices, in seconds, if it has
+// run for so long and says that it loses so much at most; 0 if it does not say.
+func WorkLost(age, restart int64) int64 { return min(age, cmp.Or(restart, mostWork)) }
+
 // costOf returns what the end of one pod costs that has so many devices.
 func costOf(v *Victim, devices int) Cost {
 	c := Cost{Turns: int32(v.Turn), Grace: int32((v.Grace + graceStep - 1) / graceStep), Pods: 1}
-	c.Work = min(v.Age, cmp.Or(v.Restart, mostWork)) / 60 * int64(devices)
+	c.Work = WorkLost(v.Age, v.Restart) / 60 * int64(devices)
 	if v.isMover() {
 		c.Moves = 1
 	} else {

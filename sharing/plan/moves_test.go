@@ -335,6 +335,19 @@ func moveScenarios() map[string]scenario {
 			nodes: []string{"a:8", "b:8", "c:8", "d:8"}, wish: wants{pods: 2, devices: 1, gib: 24}, moves: true,
 			leave: "n1 n2: a to n3 b to n3",
 		},
+		"nobody moves to an empty device where a shared one does": {
+			nodes: []string{"a:8 | ", "", "b:8 | c:8"}, wish: wants{devices: 2, gib: 24}, moves: true,
+			leave: "n1: a to n3",
+		},
+		"an empty device is better than none": {
+			nodes: []string{"a:8 | ", "", "b:20 | c:20"}, wish: wants{devices: 2, gib: 24}, moves: true,
+			leave: "n1: a to n2",
+		},
+		"one may move, and the node that it leaves would be the tightest": {
+			nodes: []string{"a:2", "b:9 c:9", "d:8"}, wish: wants{devices: 1, gib: 24}, moves: true, mostMoves: 1,
+			pods:  map[string]special{"a": {isProtected: true}, "c": {isProtected: true}},
+			leave: "n3: d to n1",
+		},
 		"not more move than may": {
 			nodes: []string{"a:8 | b:8 | c:8", "d:8 | e:8 | f:8"}, wish: wants{devices: 3, gib: 24}, moves: true, mostMoves: 2,
 			pods:  map[string]special{"d": {isProtected: true}, "e": {isProtected: true}, "f": {isProtected: true}},

@@ -29,7 +29,8 @@ type Move struct {
 // the rest.
 type targets struct {
 	world *World
-	// tightest are the nodes, those with the least free memory first.
+	// tightest are the nodes, those with the fewest empty devices first, and of them those with the
+	// least free memory: whole devices are what moves are to give.
 	tightest []int
 	known    map[*Wish]*targetList
 	// gaveUp says that some pods were said to find no places, and may find some.
@@ -50,14 +51,19 @@ func newTargets(w *World) *targets {
 		return nil
 	}
 	t := &targets{world: w, known: map[*Wish]*targetList{}}
-	free := make([]sharing.Bytes, len(w.Nodes))
+	empty, free := make([]int, len(w.Nodes)), make([]sharing.Bytes, len(w.Nodes))
 	for i, n := range w.Nodes {
 		t.tightest = append(t.tightest, i)
 		for d := range n.views {
 			free[i] += n.views[d].FreeMemory()
+			if n.views[d].Empty() {
+				empty[i]++
+			}
 		}
 	}
-	slices.SortStableFunc(t.tightest, func(i, j int) int { return cmp.Compare(free[i], free[j]) })
+	slices.SortStableFunc(t.tightest, func(i, j int) int {
+		return cmp.Or(cmp.Compare(empty[i], empty[j]), cmp.Compare(free[i], free[j]))
+	})
 	return t
 }
 
@@ -235,7 +241,8 @@ type packed struct {
 }
 
 // placeAll finds places for pods, one after the other. Each of a few pods finds one if so many
-// nodes have one for each.
+// nodes have one for each, beside the node that they leave: that may have none once the pods that
+// wait have theirs.
 func (p *packing) placeAll(movers []*Victim) bool {
 	if len(movers) == 0 {
 		return true
@@ -244,6 +251,9 @@ func (p *packing) placeAll(movers []*Victim) bool {
 	most := mostTargets
 	if p.world.MostMoves > 0 {
 		most = min(most, p.world.MostMoves)
+	}
+	if p.node != nil {
+		most++
 	}
 	for _, n := range p.listTargets(v.Elsewhere, most) {
 		if p.tries--; p.tries < 0 {
