@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/conf"
@@ -153,17 +152,19 @@ func labelled(pod *corev1.Pod) *corev1.Pod {
 }
 
 // addBudget adds a PodDisruptionBudget that lets so many more pods leave.
-func (l *lab) addBudget(allowed int32) {
+func (l *lab) addBudget(allowed int32) { l.addBudgetNamed("web", allowed) }
+
+func (l *lab) addBudgetNamed(name string, allowed int32) {
 	l.t.Helper()
-	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
+	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
 		Spec:   policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed}}
 	if _, err := l.client.PolicyV1().PodDisruptionBudgets("ns").Create(l.t.Context(), pdb, metav1.CreateOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
 	l.eventually("the budget is known", func() bool {
-		all, err := l.cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().List(labels.Everything())
-		return err == nil && len(all) == 1
+		_, err := l.cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister().PodDisruptionBudgets("ns").Get(name)
+		return err == nil
 	})
 }
 
@@ -201,18 +202,41 @@ func TestNoPlanBreaksABudget(t *testing.T) {
 	}
 }
 
+// The API server refuses to evict a pod that two budgets count, whatever they allow.
+func TestAPodOfTwoBudgetsIsNoVictim(t *testing.T) {
+	for name, c := range map[string]planned{
+		"other pods leave, though more": {evicted: []string{"b", "c"},
+			others: []runtime.Object{labelled(on(t, "a", "low", "n1", 0, 0)), on(t, "b", "low", "n1", 1, 4000), on(t, "c", "low", "n1", 1, 4000)}},
+		"nobody else could": {others: []runtime.Object{labelled(on(t, "a", "low", "n1", 0, 0)), sparedPod(on(t, "z", "low", "n1", 1, 0))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.nodes, c.class, c.want = 1, "high", asks{number: 1}
+			c.change = func(l *lab) {
+				l.addBudgetNamed("web", 1)
+				l.addBudgetNamed("also-web", 1)
+			}
+			c.run(t)
+		})
+	}
+}
+
 func TestAPodIsToldWhyNoEvictionsHelp(t *testing.T) {
 	for name, c := range map[string]struct {
 		victim *corev1.Pod
 		want   string
+		more   string
 	}{
-		"a budget protects who could leave": {labelled(on(t, "a", "low", "n1", 0, 0)), "No evictions help: pods are protected by PodDisruptionBudgets: ns/web."},
-		"nobody may leave":                  {sparedPod(on(t, "a", "low", "n1", 0, 0)), ""},
+		"two budgets protect who could leave": {labelled(on(t, "a", "low", "n1", 0, 0)),
+			"No evictions help: pods are protected by PodDisruptionBudgets: ns/also-web and ns/web at once.", "also-web"},
+		"a budget protects who could leave": {labelled(on(t, "a", "low", "n1", 0, 0)), "No evictions help: pods are protected by PodDisruptionBudgets: ns/web.", ""},
+		"nobody may leave":                  {sparedPod(on(t, "a", "low", "n1", 0, 0)), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("low", 0), important("high", "new", 1), c.victim,
 				podOf("new", "new", asks{number: 1}), important("high", "next", 1), podOf("next", "next", asks{number: 1}))
-			l.addBudget(0)
+			if l.addBudget(0); c.more != "" {
+				l.addBudgetNamed(c.more, 1)
+			}
 			l.tick()
 			for _, pod := range []string{"new", "next"} { // the second is of the kind of the first
 				got := l.status.message(pod)

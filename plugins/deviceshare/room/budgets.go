@@ -3,6 +3,9 @@
 package room
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +58,23 @@ func newBudget(pdb *policyv1.PodDisruptionBudget) *budget {
 	b := &budget{namespace: pdb.Namespace, selector: selector}
 	b.Name, b.Allowed = pdb.Namespace+"/"+pdb.Name, int(pdb.Status.DisruptionsAllowed)
 	return b
+}
+
+// budgetsOf returns the budgets that count a pod. The API server evicts no pod that several count,
+// whatever they allow (policy/v1, "more than one PodDisruptionBudget"): they become one that is
+// used up.
+func budgetsOf(all []*budget, pod *corev1.Pod) (budgets []*plan.Budget) {
+	var names []string
+	for _, b := range all {
+		if b.countsPod(pod) {
+			budgets, names = append(budgets, &b.Budget), append(names, b.Name)
+		}
+	}
+	if len(budgets) > 1 {
+		slices.Sort(names)
+		return []*plan.Budget{{Name: strings.Join(names, " and ") + " at once"}}
+	}
+	return budgets
 }
 
 // subtractUnsent counts the victims that the budget does not know of yet.

@@ -293,11 +293,7 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 	if started := t.Pod.Status.StartTime; started != nil {
 		v.Age = max(0, w.wall-started.Unix())
 	}
-	for _, budget := range w.budgets {
-		if budget.countsPod(t.Pod) {
-			v.Budgets = append(v.Budgets, &budget.Budget)
-		}
-	}
+	v.Budgets = budgetsOf(w.budgets, t.Pod)
 	switch {
 	case w.from != nil:
 		w.from.describeVictim(v, t, w.Jobs[t.Job].Queue)
