@@ -48,7 +48,11 @@ func TestTheViewsRoleGivesWhatTheViewsReadAndNothingElse(t *testing.T) {
 			}
 		}
 		const read = "get,list,watch "
-		if want := []string{"get mutatingwebhookconfigurations deviceshare", "get validatingwebhookconfigurations deviceshare", read + "nodes", read + "podgroups", read + "pods", read + "priorityclasses", read + "queues"}; !slices.Equal(cluster, want) {
+		want := []string{
+			"get mutatingwebhookconfigurations deviceshare", "get validatingwebhookconfigurations deviceshare",
+			read + "nodes", read + "podgroups", read + "pods", read + "priorityclasses", read + "queues", "list namespaces", "list poddisruptionbudgets",
+		}
+		if !slices.Equal(cluster, want) {
 			t.Errorf("%v: rights %q, want %q", v, cluster, want)
 		}
 		if want := []string{"get configmaps volcano-vgpu-device-config"}; !slices.Equal(config, want) {

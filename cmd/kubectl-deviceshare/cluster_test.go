@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -185,7 +186,11 @@ func TestACaptureHasWhatASimulationNeeds(t *testing.T) {
 	config := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: schedulerConfigName}, Data: map[string]string{schedulerConfigKey: "actions"},
 	}
-	core, batch := clients(class, config)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 3},
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "a"}}}
+	core, batch := clients(class, config, budget, namespace)
 	s := &capture.State{Scheduling: &capture.Scheduling{}}
 	if err := errors.Join(readInto(t.Context(), core, batch, "kube-system", s), readScheduling(t.Context(), core, "here", s)); err != nil {
 		t.Fatal(err)
@@ -193,6 +198,9 @@ func TestACaptureHasWhatASimulationNeeds(t *testing.T) {
 	got := s.Scheduling
 	if len(got.Nodes) != 1 || len(got.Pods) != 2 || len(got.Queues) != 1 || len(got.Classes) != 1 || got.Classes[0].Value != 7 || got.Config == nil || *got.Config != "actions" {
 		t.Errorf("got %+v", got)
+	}
+	if len(got.Budgets) != 1 || got.Budgets[0].Status.DisruptionsAllowed != 3 || len(got.Namespaces) != 1 || got.Namespaces[0].Labels["team"] != "a" {
+		t.Errorf("got budgets %+v and namespaces %+v", got.Budgets, got.Namespaces)
 	}
 	if len(s.Pods) != 1 {
 		t.Errorf("views see %d pods, want the one with devices", len(s.Pods))
@@ -202,12 +210,14 @@ func TestACaptureHasWhatASimulationNeeds(t *testing.T) {
 func TestWithoutTheRightToReadWhatOnlySimulationsNeedTheRestIsCaptured(t *testing.T) {
 	core, batch := clients()
 	forbid(&core.Fake, "get", "configmaps")
-	forbid(&core.Fake, "list", "priorityclasses")
+	for _, resource := range []string{"priorityclasses", "poddisruptionbudgets", "namespaces"} {
+		forbid(&core.Fake, "list", resource)
+	}
 	s := &capture.State{Scheduling: &capture.Scheduling{}}
 	if err := errors.Join(readInto(t.Context(), core, batch, "kube-system", s), readScheduling(t.Context(), core, "here", s)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"list priorityclasses.scheduling.k8s.io", "get configmaps/" + schedulerConfigName + " -n here"} {
+	for _, want := range []string{"list priorityclasses.scheduling.k8s.io", "list poddisruptionbudgets.policy", "list namespaces", "get configmaps/" + schedulerConfigName + " -n here"} {
 		if !slices.Contains(s.Forbidden, want) {
 			t.Errorf("forbidden %q, want %q among it", s.Forbidden, want)
 		}

@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	"deviceshare/view/capture"
 )
@@ -74,22 +76,45 @@ func (o *options) readFullState(ctx context.Context) (*capture.State, error) {
 }
 
 // readScheduling reads what nodes, pods and queues do not say, if the state is to keep it. What the
-// user may not read is noted: a simulation then assumes the shipped configuration.
+// user may not read is noted: a simulation then assumes the shipped configuration, and that there
+// are none of the other objects.
 func readScheduling(ctx context.Context, core kubernetes.Interface, namespace string, s *capture.State) error {
 	if s.Scheduling == nil {
 		return nil
 	}
-	classes, err := core.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
-	switch {
-	case apierrors.IsForbidden(err):
-		s.Forbidden = append(s.Forbidden, "list priorityclasses.scheduling.k8s.io")
-	case err != nil:
-		return fmt.Errorf("list priorityclasses: %w", err)
-	default:
-		for i := range classes.Items {
-			s.Add(&classes.Items[i])
+	for _, list := range []struct {
+		what string
+		page pager.ListPageFunc
+	}{
+		{"priorityclasses.scheduling.k8s.io", func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			return core.SchedulingV1().PriorityClasses().List(ctx, l)
+		}},
+		{"poddisruptionbudgets.policy", func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			return core.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List(ctx, l)
+		}},
+		{"namespaces", func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			return core.CoreV1().Namespaces().List(ctx, l)
+		}},
+	} {
+		err := pager.New(list.page).EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+			s.Add(object)
+			return nil
+		})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.Forbidden = append(s.Forbidden, "list "+list.what)
+		case err != nil:
+			return fmt.Errorf("list %s: %w", list.what, err)
 		}
 	}
+	if err := readSchedulerConfig(ctx, core, namespace, s); err != nil {
+		return err
+	}
+	s.Sort()
+	return nil
+}
+
+func readSchedulerConfig(ctx context.Context, core kubernetes.Interface, namespace string, s *capture.State) error {
 	m, err := core.CoreV1().ConfigMaps(namespace).Get(ctx, schedulerConfigName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -102,6 +127,5 @@ func readScheduling(ctx context.Context, core kubernetes.Interface, namespace st
 			s.Scheduling.Config = &text
 		}
 	}
-	s.Sort()
 	return nil
 }

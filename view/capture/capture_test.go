@@ -5,6 +5,7 @@ package capture_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand"
 	"reflect"
 	"slices"
@@ -267,16 +268,23 @@ func TestHashedNamesAreConsistentAndDoNotShow(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add(written(f, state(2)))
 	f.Add("{\"deviceshareCapture\":1}\n{\"kind\":\"Node\",\"object\":{\"metadata\":{}}}")
+	f.Add(written(f, fullState()))
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := capture.Read(strings.NewReader(text))
-		if err != nil {
-			return
+		for _, parse := range []func(io.Reader) (*capture.State, error){capture.Read, capture.ReadAll} {
+			s, err := parse(strings.NewReader(text))
+			if err != nil {
+				return
+			}
+			s.Unread = nil
+			once := written(t, s)
+			s, err = parse(strings.NewReader(once))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again := written(t, s); again != once {
+				t.Errorf("read and written again it differs:\n%s\n%s", once, again)
+			}
+			s.Hash([]byte("x"))
 		}
-		s.Unread = nil
-		once := written(t, s)
-		if again := written(t, read(t, once)); again != once {
-			t.Errorf("read and written again it differs:\n%s\n%s", once, again)
-		}
-		s.Hash([]byte("x"))
 	})
 }

@@ -9,9 +9,9 @@
 //	{"kind":"Node","object":{...}}
 //	{"kind":"Pod","object":{...}}
 //
-// Lines of the kinds PodScheduling, NodeScheduling, QueueScheduling, PriorityClass and
-// SchedulerConfig hold what a simulation needs besides: requests, labels, tolerations, affinity and
-// priorities. Views skip them. Version 1 did not have them.
+// Lines of the kinds PodScheduling, NodeScheduling, QueueScheduling, PriorityClass, Namespace,
+// PodDisruptionBudget and SchedulerConfig hold what a simulation needs besides: requests, labels,
+// tolerations, affinity, priorities and budgets. Views skip them. Version 1 did not have them.
 //
 // Of an object only the fields that decide about devices are kept: no environment, no commands, no
 // volumes, no images. What views read of a pod without devices that belongs to a group is only its

@@ -17,9 +17,10 @@ import (
 	"deviceshare/sharing/wire"
 )
 
-// Hash returns the state with every name of a node, namespace, pod, container, group, queue and
-// priority class, and every label, replaced by a hash, and without the messages of schedulers,
-// which hold names. Equal names get equal hashes; the salt keeps others from trying names, and must
+// Hash returns the state with every name of a node, namespace, pod, container, group, queue, budget
+// and priority class, and the labels, replaced by a hash, and without the messages of schedulers,
+// which hold names. Of labels, the keys that Kubernetes and Volcano define stay, and their values
+// true and false. Equal names get equal hashes; the salt keeps others from trying names, and must
 // be kept by nobody. Texts on objects that cannot be read become texts that cannot be read either.
 // The receiver is unchanged.
 func (s *State) Hash(salt []byte) *State {
@@ -40,7 +41,7 @@ func (s *State) Hash(salt []byte) *State {
 		g = g.DeepCopy()
 		h.hashMeta(&g.ObjectMeta)
 		g.Spec.Queue, g.Spec.PriorityClassName = h.hashName(g.Spec.Queue), h.hashPriorityClass(g.Spec.PriorityClassName)
-		g.Spec.MinTaskMember = h.hashTaskNames(g.Spec.MinTaskMember)
+		g.Spec.MinTaskMember = hashKeys(h, g.Spec.MinTaskMember)
 		out.Groups = append(out.Groups, g)
 	}
 	out.Queues = h.hashQueues(s.Queues)

@@ -3,17 +3,19 @@
 package capture
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/sharing/wire"
 )
 
 // hashScheduling hashes what a simulation needs. Labels, and whatever selects by them, get hashes
-// too: equal ones stay equal, so that the same nodes and pods are selected. Values that are
-// compared as numbers stay as they are, since a hash has no order.
+// too: equal ones stay equal, so that the same nodes, pods and namespaces are selected. Values that
+// are compared as numbers stay as they are, since a hash has no order.
 func (l labelHasher) hashScheduling(s *Scheduling) *Scheduling {
 	if s == nil {
 		return nil
@@ -34,6 +36,15 @@ func (l labelHasher) hashScheduling(s *Scheduling) *Scheduling {
 		c = c.DeepCopy()
 		c.Name, c.UID = h.hashPriorityClass(c.Name), ""
 		out.Classes = append(out.Classes, c)
+	}
+	for _, b := range s.Budgets {
+		out.Budgets = append(out.Budgets, l.hashBudget(b.DeepCopy()))
+	}
+	for _, n := range s.Namespaces {
+		n = n.DeepCopy()
+		h.hashMeta(&n.ObjectMeta)
+		n.Labels = l.hashLabels(n.Labels)
+		out.Namespaces = append(out.Namespaces, n)
 	}
 	return out
 }
@@ -64,15 +75,23 @@ func (h hasher) hashPriorityClass(name string) string {
 	return h.hashName(name)
 }
 
-func (h hasher) hashTaskNames(members map[string]int32) map[string]int32 {
-	var out map[string]int32
-	for name, n := range members {
-		if out == nil {
-			out = map[string]int32{}
-		}
-		out[h.hashName(name)] = n
+// hashKeys hashes the names that are the keys of a map.
+func hashKeys[V any](h hasher, in map[string]V) map[string]V {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make(map[string]V, len(in))
+	for name, value := range in {
+		out[h.hashName(name)] = value
 	}
 	return out
+}
+
+func (l labelHasher) hashBudget(b *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+	l.hashMeta(&b.ObjectMeta)
+	b.Spec.Selector = l.hashSelector(b.Spec.Selector)
+	b.Status.DisruptedPods = hashKeys(l.hasher, b.Status.DisruptedPods)
+	return b
 }
 
 // labelHasher hashes labels. numbers are the keys whose values are compared as numbers.
@@ -102,17 +121,26 @@ func newLabelHasher(salt []byte, s *State) labelHasher {
 // hashLabelKey hashes the key of a label or a taint, but for those that Kubernetes and Volcano
 // define.
 func (l labelHasher) hashLabelKey(key string) string {
-	domain, _, _ := strings.Cut(key, "/")
-	for _, known := range []string{"kubernetes.io", "k8s.io", "volcano.sh"} {
-		if domain == known || strings.HasSuffix(domain, "."+known) {
-			return key
-		}
+	if isDefinedKey(key) {
+		return key
 	}
 	return l.hashName(key)
 }
 
+// isDefinedKey reports whether Kubernetes or Volcano defines a key, and not whoever sets it.
+func isDefinedKey(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "volcano.sh"}, func(known string) bool {
+		return domain == known || strings.HasSuffix(domain, "."+known)
+	})
+}
+
+// hashLabelValue hashes the value of a label or a taint. The values true and false of a key that is
+// not hashed stay: they are no names, and the scheduler reads whether pods may move or be
+// preempted.
 func (l labelHasher) hashLabelValue(key, value string) string {
-	if l.numbers[key] {
+	isAnswer := isDefinedKey(key) && (value == "true" || value == "false")
+	if isAnswer || l.numbers[key] {
 		return value
 	}
 	return l.hashName(value)

@@ -11,6 +11,7 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 )
@@ -125,7 +126,7 @@ func (s *State) readObject(l *rawLine) error {
 		return decodeAndAdd(s, l, &schedulingv1beta1.PodGroup{})
 	case kindQueue:
 		return decodeAndAdd(s, l, &schedulingv1beta1.Queue{})
-	case kindNodeScheduling, kindPodScheduling, kindQueueScheduling, kindClass, kindScheduler:
+	case kindNodeScheduling, kindPodScheduling, kindQueueScheduling, kindClass, kindScheduler, kindBudget, kindNamespace:
 		return s.readScheduling(l)
 	}
 	return fmt.Errorf("unknown kind %q", l.Kind)
@@ -134,7 +135,9 @@ func (s *State) readObject(l *rawLine) error {
 // isScheduling tells by its beginning, as Write writes it, that a line is one of Scheduling: most
 // of a file is, and views need not parse it.
 func isScheduling(text []byte) bool {
-	for _, kind := range []string{kindPodScheduling, kindNodeScheduling, kindQueueScheduling, kindClass, kindScheduler} {
+	for _, kind := range []string{
+		kindPodScheduling, kindNodeScheduling, kindQueueScheduling, kindClass, kindScheduler, kindBudget, kindNamespace,
+	} {
 		if bytes.HasPrefix(text, []byte(`{"kind":"`+kind+`"`)) {
 			return true
 		}
@@ -163,6 +166,10 @@ func (s *State) readScheduling(l *rawLine) error {
 		object = &schedulingv1beta1.Queue{}
 	case kindClass:
 		object = &schedulingv1.PriorityClass{}
+	case kindBudget:
+		object = &policyv1.PodDisruptionBudget{}
+	case kindNamespace:
+		object = &corev1.Namespace{}
 	}
 	if err := l.decodeObject(object); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,11 @@ type Scheduling struct {
 	Pods    []*corev1.Pod
 	Queues  []*schedulingv1beta1.Queue
 	Classes []*schedulingv1.PriorityClass
+	// Budgets say how many of the pods that they select may be evicted.
+	Budgets []*policyv1.PodDisruptionBudget
+	// Namespaces have all their labels: in their affinity to other pods, pods select namespaces by
+	// any label, and so may pods that a simulation adds.
+	Namespaces []*corev1.Namespace
 }
 
 // schedulingPodKeys are the annotations by which Volcano's plugins tell pods apart.
@@ -53,6 +59,10 @@ func (s *Scheduling) addObject(object any) bool {
 		s.Classes = append(s.Classes, &schedulingv1.PriorityClass{
 			ObjectMeta: trimMeta(&o.ObjectMeta, nil), Value: o.Value, GlobalDefault: o.GlobalDefault, PreemptionPolicy: o.PreemptionPolicy,
 		})
+	case *policyv1.PodDisruptionBudget:
+		s.Budgets = append(s.Budgets, schedulingBudget(o))
+	case *corev1.Namespace:
+		s.Namespaces = append(s.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: maps.Clone(o.Labels)}})
 	default:
 		return false
 	}
@@ -65,6 +75,7 @@ func (s *Scheduling) appendObjects(o *Scheduling) {
 	}
 	s.Nodes, s.Pods = append(s.Nodes, o.Nodes...), append(s.Pods, o.Pods...)
 	s.Queues, s.Classes = append(s.Queues, o.Queues...), append(s.Classes, o.Classes...)
+	s.Budgets, s.Namespaces = append(s.Budgets, o.Budgets...), append(s.Namespaces, o.Namespaces...)
 }
 
 func (s *Scheduling) sort() {
@@ -77,6 +88,10 @@ func (s *Scheduling) sort() {
 	})
 	slices.SortFunc(s.Queues, func(a, b *schedulingv1beta1.Queue) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Classes, func(a, b *schedulingv1.PriorityClass) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Budgets, func(a, b *policyv1.PodDisruptionBudget) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(s.Namespaces, func(a, b *corev1.Namespace) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // hasEnded reports whether a pod takes nothing of its node any more.
@@ -142,6 +157,15 @@ func schedulingQueue(q *schedulingv1beta1.Queue) *schedulingv1beta1.Queue {
 		Guarantee: q.Spec.Guarantee, Reclaimable: q.Spec.Reclaimable, Priority: q.Spec.Priority, DequeueStrategy: q.Spec.DequeueStrategy,
 	}
 	out.Status.State = q.Status.State
+	return out
+}
+
+// schedulingBudget keeps which pods a budget selects and what its status allows, by which the
+// scheduler decides. How many pods the budget wants is for the controller that writes the status.
+func schedulingBudget(b *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+	out := &policyv1.PodDisruptionBudget{ObjectMeta: trimMeta(&b.ObjectMeta, nil)}
+	out.Spec.Selector = b.Spec.Selector
+	out.Status.DisruptionsAllowed, out.Status.DisruptedPods = b.Status.DisruptionsAllowed, b.Status.DisruptedPods
 	return out
 }
 

@@ -12,7 +12,8 @@ import (
 )
 
 // Version is the version of the text with Scheduling, and withoutScheduling that of one without it,
-// which programs before version 2 read too.
+// which programs before version 2 read too. It changes if earlier programs would misread lines that
+// they know. A new kind of lines does not change it: they name these lines and use the rest.
 const Version, withoutScheduling = 2, 1
 
 type header struct {
@@ -39,6 +40,8 @@ const (
 	kindPodScheduling   = "PodScheduling"
 	kindQueueScheduling = "QueueScheduling"
 	kindClass           = "PriorityClass"
+	kindBudget          = "PodDisruptionBudget"
+	kindNamespace       = "Namespace"
 	kindScheduler       = "SchedulerConfig"
 )
 
@@ -89,7 +92,8 @@ func (s *Scheduling) writeLines(write func(string, any) error) error {
 			return err
 		}
 	}
-	return errors.Join(writeEach(s.Classes, kindClass, write), writeEach(s.Queues, kindQueueScheduling, write),
+	return errors.Join(writeEach(s.Classes, kindClass, write), writeEach(s.Namespaces, kindNamespace, write),
+		writeEach(s.Budgets, kindBudget, write), writeEach(s.Queues, kindQueueScheduling, write),
 		writeEach(s.Nodes, kindNodeScheduling, write), writeEach(s.Pods, kindPodScheduling, write))
 }
 

@@ -33,8 +33,18 @@ func (r *run) fillReport() {
 	for _, e := range r.cluster.Evicted() {
 		r.out.Evicted = append(r.out.Evicted, view.Evicted{Pod: e.Pod.Namespace + "/" + e.Pod.Name, Node: e.Pod.Spec.NodeName, Why: e.Reason})
 	}
+	r.noteMissingBudgets()
 	for _, p := range slices.Sorted(slices.Values(r.cluster.Problems())) {
 		r.addNote("The scheduler reports: " + p)
+	}
+}
+
+// noteMissingBudgets doubts evictions where the capture does not say which pods budgets protect.
+// Every cluster has namespaces: where a capture has none, budgets were not read either.
+func (r *run) noteMissingBudgets() {
+	if s := r.state.Scheduling; len(r.cluster.Evicted()) > 0 && len(s.Namespaces)+len(s.Budgets) == 0 {
+		r.addNote("The capture has neither namespaces nor PodDisruptionBudgets: an earlier program took it, or its user had no right to read them. " +
+			"Some evictions may be forbidden in the cluster.")
 	}
 }
 

@@ -39,6 +39,9 @@ type Question struct {
 	Config string
 	// SchedulerName is whose pods are placed.
 	SchedulerName string
+	// onRequest has pods move, too, that were made a short time ago; onlyMoves has nobody leave
+	// that does not move.
+	onRequest, onlyMoves bool
 }
 
 // run is one simulation.
@@ -92,14 +95,14 @@ func newRun(s *capture.State, q *Question) (*run, error) {
 	case s.Scheduling.Config != nil:
 		text = *s.Scheduling.Config
 	default:
-		r.addNote("The capture does not have the scheduler's configuration: the shipped one is assumed (--scheduler-config).")
+		r.addNote("The capture does not have the scheduler's configuration: the shipped one is assumed.")
 	}
 	r.admitter = admitter{
 		settings: admission.NewSettings(device, []string{q.SchedulerName}), classes: s.Scheduling.Classes,
 		scheduler: q.SchedulerName, born: metav1.NewTime(s.Taken),
 	}
 	r.cluster, err = offline.New(offline.Options{
-		Backends: q.Backends, Settings: r.settings, Config: text, Policy: q.Policy, SchedulerName: q.SchedulerName, Now: s.Taken,
+		Backends: q.Backends, Settings: r.settings, Config: text, Policy: q.Policy, SchedulerName: q.SchedulerName, Rested: q.onRequest, OnlyMoves: q.onlyMoves, Now: s.Taken,
 	})
 	return r, err
 }
@@ -127,7 +130,8 @@ func (r *run) loadCapture() error {
 	r.nodes = wholeNodes(r.state)
 	scheduling := r.state.Scheduling
 	for _, o := range slices.Concat(
-		anyOf(scheduling.Classes), anyOf(scheduling.Queues), anyOf(r.state.Groups), anyOf(r.nodes), anyOf(wholePods(r.state)),
+		anyOf(scheduling.Classes), anyOf(scheduling.Namespaces), anyOf(scheduling.Budgets), anyOf(scheduling.Queues),
+		anyOf(r.state.Groups), anyOf(r.nodes), anyOf(wholePods(r.state)),
 	) {
 		if err := r.cluster.Add(o); err != nil {
 			return err
@@ -167,9 +171,10 @@ func (r *run) noteWaiting() error {
 	return nil
 }
 
-func (r *run) isWaiting(p *corev1.Pod) bool {
-	return p.Spec.NodeName == "" && p.Spec.SchedulerName == r.question.SchedulerName && p.DeletionTimestamp == nil &&
-		p.Status.Phase == corev1.PodPending
+func (r *run) isWaiting(p *corev1.Pod) bool { return waitsFor(p, r.question.SchedulerName) }
+
+func waitsFor(p *corev1.Pod, scheduler string) bool {
+	return p.Spec.NodeName == "" && p.Spec.SchedulerName == scheduler && p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodPending
 }
 
 // removeNodes takes nodes out of the cluster, and has their pods made anew.
@@ -210,13 +215,7 @@ func (r *run) removeNodes() error {
 // placeAnew makes a pod that lost its node again, as its controller does. A single pod gets a new
 // group; a member of a larger one comes back to it.
 func (r *run) placeAnew(old *corev1.Pod) error {
-	p := old.DeepCopy()
-	r.admitter.made++
-	p.UID, p.CreationTimestamp = old.UID+"/again", metav1.NewTime(r.admitter.born.Add(birthOffset(r.admitter.made)))
-	p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
-	for _, key := range admission.PlacementKeys() {
-		delete(p.Annotations, key)
-	}
+	p := r.successorOf(old)
 	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Annotations[wire.GroupName]}
 	i := slices.IndexFunc(r.state.Groups, func(g *schedulingv1beta1.PodGroup) bool { return g.Namespace == name.Namespace && g.Name == name.Name })
 	if i < 0 || r.state.Groups[i].Spec.MinMember <= 1 {
@@ -232,6 +231,18 @@ func (r *run) placeAnew(old *corev1.Pod) error {
 	}
 	r.asked = append(r.asked, asked{name: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, was: view.Moved})
 	return r.cluster.Add(p)
+}
+
+// successorOf is the pod that a controller makes for one that is gone.
+func (r *run) successorOf(old *corev1.Pod) *corev1.Pod {
+	p := old.DeepCopy()
+	r.admitter.made++
+	p.UID, p.CreationTimestamp = old.UID+"/again", metav1.NewTime(r.admitter.born.Add(birthOffset(r.admitter.made)))
+	p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+	for _, key := range admission.PlacementKeys() {
+		delete(p.Annotations, key)
+	}
+	return p
 }
 
 func (r *run) addNewPods() error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -26,6 +27,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/metrics"
 
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/nodeorder"
 	"deviceshare/sharing"
@@ -43,6 +45,12 @@ type Options struct {
 	Policy string
 	// SchedulerName is whose pods are placed.
 	SchedulerName string
+	// Rested has pods move, too, that the scheduler might leave alone because they have moved or
+	// were made a short time ago.
+	Rested bool
+	// OnlyMoves leaves out all actions by which pods leave that do not move. LimitMoves says how
+	// many move.
+	OnlyMoves bool
 	// Now is the time that is written into annotations.
 	Now time.Time
 }
@@ -54,17 +62,22 @@ type Cluster struct {
 	config        configuration
 	cache         *sessionCache
 	server        *server
+	// movesNone leaves the action consolidate out.
+	movesNone bool
 }
 
 // New makes a cluster without nodes. Queue default is made by the first cycle unless it was added.
 func New(o Options) (*Cluster, error) {
 	deviceshare.RegisterActions()
-	config, err := readConfiguration(cmp.Or(o.Config, shipped), o.Policy)
+	config, err := readConfiguration(cmp.Or(o.Config, shipped), o.Policy, o.Rested)
 	if err != nil {
 		return nil, err
 	}
 	if o.SchedulerName == "" {
 		return nil, errors.New("make a cluster: no name of a scheduler")
+	}
+	if o.OnlyMoves {
+		config.keepMovesOnly()
 	}
 	s := newServer()
 	store := deviceshare.NewStore(deviceshare.Options{Backends: o.Backends, Report: s, Evictions: s, Now: func() time.Time { return o.Now }})
@@ -86,8 +99,9 @@ func New(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Add adds an object: a Node, Pod, PodGroup, Queue or PriorityClass. One with the name of another
-// takes its place. The object must not be changed afterwards.
+// Add adds an object: a Node, Pod, PodGroup, Queue, PriorityClass, Namespace or
+// PodDisruptionBudget. One with the name of another takes its place. The object must not be changed
+// afterwards. The status of a budget must count the pods that are added with a node.
 func (c *Cluster) Add(object any) error {
 	switch o := object.(type) {
 	case *corev1.Node:
@@ -105,6 +119,10 @@ func (c *Cluster) Add(object any) error {
 		c.cache.AddQueueV1beta1(o)
 	case *schedulingv1.PriorityClass:
 		c.cache.AddPriorityClass(o)
+	case *policyv1.PodDisruptionBudget:
+		return c.addBudget(o)
+	case *corev1.Namespace:
+		return c.cache.SharedInformerFactory().Core().V1().Namespaces().Informer().GetIndexer().Add(o)
 	default:
 		return fmt.Errorf("add an object to the cluster: it is a %T", object)
 	}
@@ -115,7 +133,7 @@ func (c *Cluster) Add(object any) error {
 func (c *Cluster) addPod(p *corev1.Pod) error {
 	name := nameOf(p)
 	if before := c.server.pods[name]; before != nil {
-		if err := c.RemovePod(name); err != nil {
+		if err := c.deletePod(before); err != nil {
 			return err
 		}
 	}
@@ -134,12 +152,18 @@ func (c *Cluster) belongsInCache(p *corev1.Pod) bool {
 	return p.Spec.NodeName != "" || p.Spec.SchedulerName == c.schedulerName
 }
 
-// RemovePod removes a pod. One that is not there is no error.
+// RemovePod removes a pod, which the budgets that select it then lack. One that is not there is no
+// error.
 func (c *Cluster) RemovePod(name types.NamespacedName) error {
 	p := c.server.pods[name]
 	if p == nil {
 		return nil
 	}
+	return errors.Join(c.deletePod(p), c.updateBudgets(p, -1))
+}
+
+func (c *Cluster) deletePod(p *corev1.Pod) error {
+	name := nameOf(p)
 	delete(c.server.pods, name)
 	delete(c.server.said, p.UID)
 	if c.belongsInCache(p) {
@@ -198,7 +222,9 @@ func (c *Cluster) Cycle() (changed bool, err error) {
 	c.cache.resetDecisions()
 	ssn := framework.OpenSession(c.cache, c.config.tiers, c.config.arguments)
 	for _, a := range c.config.actions {
-		a.Execute(ssn)
+		if !c.movesNone || a.Name() != holds.Consolidate {
+			a.Execute(ssn)
+		}
 	}
 	framework.CloseSession(ssn)
 	return c.carryOut()

@@ -37,12 +37,12 @@ type configuration struct {
 
 // readConfiguration reads the text strictly: where a scheduler logs a mistake and goes on, a
 // simulation would answer about another cluster.
-func readConfiguration(text, policy string) (configuration, error) {
+func readConfiguration(text, policy string, rested bool) (configuration, error) {
 	actions, tiers, options, _, err := scheduler.UnmarshalSchedulerConf(text)
 	if err != nil {
 		return configuration{}, fmt.Errorf("read the scheduler's configuration: %w", err)
 	}
-	c := configuration{actions: actions, tiers: tiers, arguments: withoutWait(options)}
+	c := configuration{actions: actions, tiers: tiers, arguments: withoutWait(options, rested)}
 	mistakes, found := []error{}, false
 	for i := range c.tiers {
 		for k := range c.tiers[i].Plugins {
@@ -73,16 +73,39 @@ func readConfiguration(text, policy string) (configuration, error) {
 	return c, nil
 }
 
-// withoutWait has pods move at once for others that have come. The clock of a simulation stands
-// still: they would never have waited.
-func withoutWait(options []conf.Configuration) []conf.Configuration {
+// withoutWait has pods move at once for others that have come, and those that have moved not rest
+// if all count as rested. The clock of a simulation stands still: they would never have waited.
+func withoutWait(options []conf.Configuration, rested bool) []conf.Configuration {
 	all := slices.Clone(options)
 	i := slices.IndexFunc(all, func(c conf.Configuration) bool { return c.Name == holds.Consolidate })
 	if i < 0 {
 		i, all = len(all), append(all, conf.Configuration{Name: holds.Consolidate})
 	}
 	all[i].Arguments = withArgument(all[i].Arguments, "after", "0s")
+	if rested {
+		all[i].Arguments = withArgument(all[i].Arguments, "rest", "0s")
+	}
 	return all
+}
+
+// keepMovesOnly takes out the actions that evict, and puts in the one that moves.
+func (c *configuration) keepMovesOnly() {
+	c.actions = slices.DeleteFunc(c.actions, func(a framework.Action) bool {
+		return a.Name() == holds.Preempt || a.Name() == holds.Reclaim || a.Name() == holds.Consolidate
+	})
+	if moves, known := framework.GetAction(holds.Consolidate); known {
+		c.actions = append(c.actions, moves)
+	}
+}
+
+// LimitMoves has so many pods move at most for each that waits from now on; 0 is none.
+func (c *Cluster) LimitMoves(most int) {
+	c.movesNone = most == 0
+	if c.movesNone {
+		return
+	}
+	i := slices.IndexFunc(c.config.arguments, func(o conf.Configuration) bool { return o.Name == holds.Consolidate })
+	c.config.arguments[i].Arguments = withArgument(c.config.arguments[i].Arguments, "moves", most)
 }
 
 // checkPlugin refuses a plugin that is not there, or that would ask somebody else.

@@ -11,6 +11,7 @@
 //
 // Three things are simpler than in a cluster. A pod that is bound runs at once; one that is evicted
 // is gone at once; what controllers do, such as making an evicted pod anew, is left to the caller.
+// Only what PodDisruptionBudgets allow is brought up to date when pods come and go.
 //
 // Volcano keeps its plugins and actions by process: of several clusters in one process, use one at
 // a time.

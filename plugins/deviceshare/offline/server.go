@@ -40,6 +40,8 @@ type sessionCache struct {
 type Eviction struct {
 	Pod    *corev1.Pod
 	Reason string
+	// Event is the event that the pod is given, "" if Volcano evicts it by itself.
+	Event string
 }
 
 func (s *sessionCache) resetDecisions() { s.binds = nil }
@@ -75,6 +77,8 @@ type server struct {
 	pods   map[types.NamespacedName]*corev1.Pod
 	groups map[types.NamespacedName]*schedulingv1beta1.PodGroup
 	queues sets.Set[string]
+	// budgets are the PodDisruptionBudgets by namespace and name.
+	budgets map[string]map[string]*budget
 	// evicted are the pods that had to leave, in their order; leaves are those of this session.
 	evicted, leaves []Eviction
 	// bound are the Bindings of the pods that are being bound.
@@ -92,7 +96,7 @@ func newServer() *server {
 	return &server{
 		pods: map[types.NamespacedName]*corev1.Pod{}, groups: map[types.NamespacedName]*schedulingv1beta1.PodGroup{},
 		queues: sets.Set[string]{}, bound: map[types.NamespacedName]*corev1.Binding{}, said: map[types.UID]string{},
-		phases: map[types.NamespacedName]schedulingv1beta1.PodGroupPhase{},
+		phases: map[types.NamespacedName]schedulingv1beta1.PodGroupPhase{}, budgets: map[string]map[string]*budget{},
 	}
 }
 
@@ -115,7 +119,7 @@ func (carriesNone) Evict(*corev1.Pod, string) error { return nil }
 // Evict implements room.Evictions: evictions are carried out after the session.
 func (s *server) Evict(_ kubernetes.Interface, v evictor.Eviction) {
 	if p := s.pods[v.Pod]; p != nil && !slices.ContainsFunc(s.leaves, func(e Eviction) bool { return e.Pod == p }) {
-		s.leaves = append(s.leaves, Eviction{Pod: p, Reason: v.Why})
+		s.leaves = append(s.leaves, Eviction{Pod: p, Reason: v.Why, Event: v.Event})
 	}
 }
 
@@ -221,7 +225,7 @@ func (c *Cluster) bindAndRun(t *api.TaskInfo) error {
 	if err := c.podIndexer().Update(known); err != nil {
 		return fmt.Errorf("bind pod %s: %w", name, err)
 	}
-	return nil
+	return c.updateBudgets(after, 1)
 }
 
 func (c *Cluster) podIndexer() clientcache.Indexer {
