@@ -169,5 +169,8 @@ func (w *Why) Text(p Paint) string {
 	for _, note := range w.Notes {
 		fmt.Fprintf(&b, "Besides, %s.\n", plainText(note))
 	}
+	if w.Plan != "" {
+		fmt.Fprintf(&b, "Who could move for it: %s\n", plainText(w.Plan))
+	}
 	return b.String()
 }

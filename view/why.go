@@ -24,6 +24,8 @@ type Why struct {
 	Scheduler string `json:"scheduler,omitempty"`
 	// Notes are what the scheduler cannot say: that it does not run, or leaves the pod alone.
 	Notes []string `json:"notes,omitempty"`
+	// Plan is the command that says who could move for the pod, "" if it does not wait for room.
+	Plan string `json:"plan,omitempty"`
 }
 
 // Why answers for one pod; false if there is no such pod among those that ask for devices.
@@ -51,6 +53,9 @@ func (c *Cluster) explainPod(p *corev1.Pod) Why {
 	case w.Scheduler != "":
 		w.Notes = c.notesOn(p)
 		w.Answer = fmt.Sprintf("%s waits, the scheduler says: %s", w.Pod, w.Scheduler)
+		if _, mistakes := c.settings.ReadRequest(p); len(mistakes) == 0 && !c.state.Hashed {
+			w.Plan = fmt.Sprintf("kubectl deviceshare plan %s -n %s", p.Name, p.Namespace)
+		}
 	default:
 		notes := c.notesOn(p)
 		if len(notes) == 0 {

@@ -55,6 +55,7 @@ func rootCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f.StringVar(&o.trace, "trace", "", "CSV file of pods that come and go: show how much is promised over time, for each policy")
 	f.StringVar(&o.series, "series", "", "write the numbers of --trace into this CSV file; - is the standard output")
 	f.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml")
+	c.AddCommand(planCommand(o, c))
 	return c
 }
 

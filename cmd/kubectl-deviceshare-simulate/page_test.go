@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
@@ -29,11 +31,15 @@ import (
 
 var update = flag.Bool("update", false, "write the page anew")
 
-const page = "../../docs/simulate.md"
+const (
+	page     = "../../docs/simulate.md"
+	planPage = "../../docs/plan.md"
+)
 
 // shown is a block of the page with commands and what they print, given a block with its file.
 var (
 	shown = regexp.MustCompile("(?ms)^<!-- run -->\n```\n(.*?)^```\n")
+	plans = regexp.MustCompile("(?ms)^<!-- plan -->\n```\n(.*?)^```\n")
 	files = regexp.MustCompile("(?ms)^<!-- file ([a-z.]+) -->\n```[a-z]*\n(.*?)^```\n")
 )
 
@@ -94,25 +100,32 @@ func running(name, node string, device int, mib int64) *corev1.Pod {
 	return p
 }
 
+// objects are the pages' cluster.
+func objects() []any {
+	return []any{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, node("node-1"), node("node-2"),
+		running("notebook", "node-1", 0, 8192), running("infer", "node-2", 0, 12288), running("train", "node-2", 1, 24576),
+	}
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // write goes into an empty directory and writes the page's cluster and the files that it shows.
 func write(t *testing.T, text string) {
 	t.Helper()
-	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	device, scheduler := read("../../config/default.yaml"), read("../../plugins/deviceshare/offline/shipped.conf")
+	device, scheduler := readText(t, "../../config/default.yaml"), readText(t, "../../plugins/deviceshare/offline/shipped.conf")
 	t.Chdir(t.TempDir())
 	s := &capture.State{
 		Taken: time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC), DeviceConfig: &device, Scheduling: &capture.Scheduling{Config: &scheduler},
 	}
-	for _, o := range []any{
-		node("node-1"), node("node-2"),
-		running("notebook", "node-1", 0, 8192), running("infer", "node-2", 0, 12288), running("train", "node-2", 1, 24576),
-	} {
+	for _, o := range objects() {
 		s.Add(o)
 	}
 	s.Sort()
@@ -183,6 +196,99 @@ func printed(t *testing.T, block string) string {
 		outs = append(outs, line+out)
 	}
 	return strings.Join(outs, "\n")
+}
+
+// planned is the text of the pages' cluster with a pod that waits, for which others could move.
+func planned(t *testing.T) string {
+	t.Helper()
+	device, scheduler := readText(t, "../../config/default.yaml"), readText(t, "../../plugins/deviceshare/offline/shipped.conf")
+	s := &capture.State{
+		Taken: time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC), DeviceConfig: &device, Scheduling: &capture.Scheduling{Config: &scheduler},
+	}
+	large := running("large", "node-1", 0, 1024)
+	amounts := corev1.ResourceList{wire.ResourceNumber: quantity(2)}
+	large.Spec.NodeName, large.Spec.Containers[0].Resources = "", corev1.ResourceRequirements{Limits: amounts, Requests: amounts}
+	large.Status.Phase = corev1.PodPending
+	for _, key := range wire.PlacementKeys() {
+		delete(large.Annotations, key)
+	}
+	for _, o := range append(objects(), large) {
+		if p, is := o.(*corev1.Pod); is && p != large {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: p.Name, Controller: ptr.To(true)}}
+			p.Status.StartTime = &metav1.Time{Time: s.Taken.Add(-25 * time.Minute)}
+		}
+		s.Add(o)
+	}
+	for _, name := range []string{"notebook", "infer", "train", "large"} {
+		s.Add(&schedulingv1beta1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "podgroup-" + name}, Spec: schedulingv1beta1.PodGroupSpec{MinMember: 1},
+			Status: schedulingv1beta1.PodGroupStatus{Phase: schedulingv1beta1.PodGroupInqueue},
+		})
+	}
+	s.Sort()
+	var b strings.Builder
+	if err := capture.Write(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// plan runs what "kubectl deviceshare plan" does with what a user types.
+func plan(t *testing.T, cluster, line string) (string, error) {
+	t.Helper()
+	args := strings.Fields(line)
+	if !strings.HasPrefix(args[0], "-") {
+		args[0] = "default/" + args[0]
+	}
+	var out bytes.Buffer
+	c := rootCommand(genericiooptions.IOStreams{In: strings.NewReader(cluster), Out: &out, ErrOut: &out})
+	c.SetArgs(append([]string{"plan"}, args...))
+	err := c.Execute()
+	return out.String(), err
+}
+
+func TestThePageShowsThePlans(t *testing.T) {
+	text, cluster, blocks := readText(t, planPage), planned(t), 0
+	now := plans.ReplaceAllStringFunc(text, func(found string) string {
+		blocks++
+		block := plans.FindStringSubmatch(found)[1]
+		line, _, _ := strings.Cut(block, "\n")
+		out, err := plan(t, cluster, strings.TrimPrefix(line, "$ kubectl deviceshare plan "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := line + "\n" + out
+		if block != want && !*update {
+			t.Errorf("%s shows, see -update:\n%s\nwant\n%s", planPage, block, want)
+		}
+		return strings.Replace(found, block, want, 1)
+	})
+	if blocks != 3 {
+		t.Errorf("%d blocks were compared", blocks)
+	}
+	if *update {
+		if err := os.WriteFile(planPage, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestMistakesInPlansAreSaid(t *testing.T) {
+	cluster := planned(t)
+	for line, want := range map[string]string{
+		"nobody":                "there is none: is the namespace right?",
+		"train":                 "it does not wait for shared devices",
+		"--devices 0":           "want a pod, a number of devices or a number of moves",
+		"large --devices 1":     "want a pod, a number of devices or a number of moves",
+		"--moves 1 --output no": `unknown output "no"`,
+	} {
+		if _, err := plan(t, cluster, line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", line, err, want)
+		}
+	}
+	if _, err := plan(t, "", "large"); err == nil {
+		t.Error("no capture is no mistake")
+	}
 }
 
 func TestProgramsReadTheSameAnswer(t *testing.T) {

@@ -187,12 +187,17 @@ func (o *options) targetNamespace(all bool) (string, error) {
 
 // terminalPaint colours only what a person reads at a terminal that has not asked for none.
 func (o *options) terminalPaint() view.Paint {
-	f, isFile := o.streams.Out.(*os.File)
-	if !isFile || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return view.Paint{}
+	asksForNone := os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"
+	return view.Paint{Colour: !asksForNone && isTerminal(o.streams.Out)}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return false
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return view.Paint{Colour: err == nil}
+	return err == nil
 }
 
 func (o *options) completeNodes(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

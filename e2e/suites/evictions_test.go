@@ -88,6 +88,7 @@ func testEvictions(t *testing.T, w *world) {
 	part(t, "alternating", e.testAlternating)
 	part(t, "reclaim", e.testReclaim)
 	part(t, "moves", e.testMoves)
+	part(t, "plan", e.testPlan)
 	part(t, "mps", e.testMPS)
 	part(t, "mig", e.testMIG)
 	part(t, "turned_off", e.testTurnedOff)

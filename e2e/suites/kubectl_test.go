@@ -115,39 +115,46 @@ func keepsSecrets(t *testing.T, path string) {
 	}
 }
 
-// viewRoleIsEnough asks as somebody without rights, who is refused, and who then gets the role.
-func (w *world) viewRoleIsEnough(ctx context.Context, t *testing.T) {
+// letView gives a user the roles that viewers of devices need.
+func (w *world) letView(ctx context.Context, t *testing.T, viewer string) {
 	t.Helper()
-	const viewer, role, configNamespace = "carol", "deviceshare-view", "kube-system"
-	if out, err := w.cluster.Deviceshare(ctx, "status", "--as", viewer); err == nil || !strings.Contains(err.Error(), "forbidden") {
-		t.Errorf("somebody without rights is not refused: %v\n%s", err, out)
-	}
+	const role, configNamespace = "deviceshare-view", "kube-system"
 	rbac := w.cluster.Client().RbacV1()
-	meta := metav1.ObjectMeta{Name: "carol-views-devices"}
-	carol := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: viewer}}
+	meta := metav1.ObjectMeta{Name: viewer + "-views-devices"}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: viewer}}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
 		defer cancel()
 		_ = rbac.ClusterRoleBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{})
 		_ = rbac.RoleBindings(configNamespace).Delete(ctx, meta.Name, metav1.DeleteOptions{})
 	})
-	if _, err := rbac.RoleBindings(configNamespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: carol,
+	if _, err := rbac.RoleBindings(configNamespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: carol,
+	if _, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for { // the API server reads new bindings a moment later; without the second, a problem is shown
 		theirs, err := w.cluster.Deviceshare(ctx, "status", "--as", viewer)
 		if err == nil && theirs == w.deviceshare(ctx, t, "status") {
-			break
+			return
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("with role %s: %v\n%s", role, err, theirs)
 		}
 		sleep(ctx, 200*time.Millisecond)
 	}
+}
+
+// viewRoleIsEnough asks as somebody without rights, who is refused, and who then gets the role.
+func (w *world) viewRoleIsEnough(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const viewer = "carol"
+	if out, err := w.cluster.Deviceshare(ctx, "status", "--as", viewer); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("somebody without rights is not refused: %v\n%s", err, out)
+	}
+	w.letView(ctx, t, viewer)
 	w.topRoleIsEnough(ctx, t, viewer)
 }

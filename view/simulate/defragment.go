@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"deviceshare/view"
+	"deviceshare/view/capture"
+)
+
+// defragmenting is the search for moves that bring free devices together. Pods come that ask for
+// whole devices of one node, first for as many as a node has, then for half as many, and so on.
+// Each takes what is free, or has the fewest pods move.
+type defragmenting struct {
+	*planning
+	// moves is how many pods may still move.
+	moves int
+	// tried counts the pods that came.
+	tried int
+}
+
+// Defragment says which pods would have to move, at most so many, so that more devices are free
+// beside each other. Every pod that has a controller may move which does not refuse to. The capture
+// is not changed.
+func Defragment(s *capture.State, q *Question, moves int) (*view.Plan, error) {
+	if s.Scheduling == nil {
+		return nil, errNoScheduling
+	}
+	question := Question{Backends: q.Backends, Config: q.Config, Policy: q.Policy, SchedulerName: q.SchedulerName, onRequest: true, onlyMoves: true}
+	l, err := newPlanning(s, &question)
+	if err != nil {
+		return nil, err
+	}
+	d := &defragmenting{planning: l, moves: moves}
+	for _, step := range []func() error{d.loadCapture, d.silenceOthers, d.permitMoves} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	before := freeOnNodes(d.currentCluster())
+	for size := slices.Max(append(before.most, 0)); size > 0 && d.moves > 0; size /= 2 {
+		if err := d.clear(size); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.removeAll(); err != nil {
+		return nil, err
+	}
+	out := d.report()
+	out.Free = compareFree(before, freeOnNodes(d.currentCluster()))
+	out.Conclude()
+	return out, nil
+}
+
+// clear has pods come that ask for so many devices each, until one has to wait. Those for which
+// nobody has to move come first.
+func (d *defragmenting) clear(size int) error {
+	d.cluster.LimitMoves(0)
+	for range d.nodes {
+		if stays, err := d.fill(size); err != nil || !stays {
+			if err != nil {
+				return err
+			}
+			break
+		}
+	}
+	for d.moves > 0 {
+		d.cluster.LimitMoves(d.moves)
+		before := len(d.left)
+		stays, err := d.fill(size)
+		if err != nil || !stays {
+			return err
+		}
+		d.moves -= len(d.left) - before
+	}
+	return nil
+}
+
+// fill has one pod come, and takes it away if it has to wait.
+func (d *defragmenting) fill(size int) (stays bool, err error) {
+	d.tried++
+	p := d.podWithDevices(size)
+	p.Name = fmt.Sprintf("free-%d", d.tried)
+	p.UID, p.CreationTimestamp = types.UID("simulated/"+p.Name), metav1.NewTime(d.admitter.born.Add(birthOffset(d.tried)))
+	p.Status.Phase = corev1.PodPending
+	p.Spec.Priority = ptr.To[int32](highestPriority)
+	for _, o := range []any{groupFor(p), p} {
+		if err := d.cluster.Add(o); err != nil {
+			return false, err
+		}
+	}
+	if err := d.makeRoom(); err != nil {
+		return false, err
+	}
+	name := nameOfPod(p)
+	if now, there := d.cluster.Pod(name); there && now.Spec.NodeName != "" {
+		d.wishes = append(d.wishes, name)
+		return true, nil
+	}
+	return false, d.remove(name)
+}
+
+// highestPriority is the highest that people may give.
+const highestPriority = 1_000_000_000
+
+func (d *defragmenting) remove(name types.NamespacedName) error {
+	p, _ := d.cluster.Pod(name)
+	if err := d.cluster.RemovePod(name); err != nil {
+		return err
+	}
+	d.cluster.RemoveGroup(types.NamespacedName{Namespace: name.Namespace, Name: groupOf(p)})
+	return nil
+}
+
+// removeAll takes the pods away that came.
+func (d *defragmenting) removeAll() error {
+	for _, name := range d.wishes {
+		if err := d.remove(name); err != nil {
+			return err
+		}
+	}
+	d.wishes = nil
+	return nil
+}
+
+// freeNodes are how many devices nodes have, and how many of those are free.
+type freeNodes struct{ most, free []int }
+
+func freeOnNodes(c *view.Cluster) (f freeNodes) {
+	for _, n := range c.Devices("") {
+		if n.Unusable != "" {
+			continue
+		}
+		free := 0
+		for i := range n.Devices {
+			if len(n.Devices[i].Sharers) == 0 && n.Devices[i].MemoryFree > 0 {
+				free++
+			}
+		}
+		f.most, f.free = append(f.most, len(n.Devices)), append(f.free, free)
+	}
+	return f
+}
+
+// compareFree counts the nodes that have so many devices free at least, for as many as any node has
+// and its halves.
+func compareFree(before, after freeNodes) (out []view.FreeDevices) {
+	count := func(f freeNodes, least int) (n int) {
+		for _, free := range f.free {
+			if free >= least {
+				n++
+			}
+		}
+		return n
+	}
+	for size := slices.Max(append(before.most, 0)); size > 0; size /= 2 {
+		out = append(out, view.FreeDevices{Devices: size, Before: count(before, size), After: count(after, size)})
+	}
+	return out
+}
