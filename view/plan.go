@@ -13,7 +13,7 @@ type Plan struct {
 	// Answer is the first thing to read: one sentence.
 	Answer string `json:"answer"`
 	// For are the pods that wait, with their places or what keeps them waiting.
-	For []Outcome `json:"for"`
+	For []Outcome `json:"for,omitempty"`
 	// Devices is for how many devices the pod of For asks that would come, 0 for pods that wait.
 	Devices int `json:"devices,omitempty"`
 	// Steps are the pods that leave, in their order. None breaks off what the ones before it did.
@@ -87,7 +87,7 @@ func (l *Plan) Conclude() {
 	who, place := l.wishText(), l.placeText()
 	switch {
 	case !l.Starts():
-		l.Answer = fmt.Sprintf("%s would not start, whoever moved: %s", who, l.firstReason())
+		l.Answer = fmt.Sprintf("%s would not start, whichever pods of no higher priority moved: %s", who, l.firstReason())
 		return
 	case len(l.Steps) == 0:
 		l.Answer = fmt.Sprintf("%s can start on %s: nobody has to leave.", who, place)

@@ -29,9 +29,9 @@ func TestAPlanIsOneSentenceForWhoeverStarts(t *testing.T) {
 		"ml/a and 3 more of its group could start on 4 nodes if 1 pod moved (allowed so far: 0).": {
 			For: []Outcome{at("ml/a", "n"), at("ml/b", "o"), at("ml/c", "p"), at("ml/d", "q")}, Steps: []Step{moved},
 		},
-		"ml/a can start on n when 2 pods have left, which the scheduler sees to.": {For: []Outcome{at("ml/a", "n")}, Steps: []Step{allowed, allowed}},
-		"ml/a would not start, whoever moved: no room.":                           {For: []Outcome{{Pod: "ml/a", Why: "no room."}}, Steps: []Step{moved}},
-		"No moves bring more free devices together.":                              {},
+		"ml/a can start on n when 2 pods have left, which the scheduler sees to.":    {For: []Outcome{at("ml/a", "n")}, Steps: []Step{allowed, allowed}},
+		"ml/a would not start, whichever pods of no higher priority moved: no room.": {For: []Outcome{{Pod: "ml/a", Why: "no room."}}, Steps: []Step{moved}},
+		"No moves bring more free devices together.":                                 {},
 	} {
 		l.Conclude()
 		if !strings.HasPrefix(l.Answer, want) {

@@ -36,6 +36,7 @@ func planCommand(o *options, parent *cobra.Command) *cobra.Command {
 	c.Flags().IntVar(&wish.Devices, "devices", 0, "how many whole devices a pod would ask for")
 	c.Flags().StringVar(&wish.Node, "node", "", "the only node for them")
 	c.Flags().StringVar(&wish.Queue, "queue", "", "their queue")
+	c.Flags().StringVar(&wish.PriorityClass, "priority-class", "", "the priority class of the pod that would ask for them")
 	c.Flags().IntVar(&moves, "moves", 0, "how many pods move at most to bring free devices together")
 	c.Flags().AddFlag(parent.Flag("output"))
 	c.Flags().AddFlag(parent.Flag("scheduler-name"))

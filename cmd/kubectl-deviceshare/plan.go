@@ -26,12 +26,12 @@ import (
 // planner is one call of the command plan.
 type planner struct {
 	*options
-	// devices, node, queue and moves are what is to start, if it is no pod; wish is all of it, as
-	// arguments of the simulator.
-	devices, moves int
-	node, queue    string
-	wish           []string
-	apply          bool
+	// devices, node, queue, class and moves are what is to start, if it is no pod; wish is all of
+	// it, as arguments of the simulator.
+	devices, moves     int
+	node, queue, class string
+	wish               []string
+	apply              bool
 }
 
 func (o *options) planCommand() *cobra.Command {
@@ -50,6 +50,7 @@ func (o *options) planCommand() *cobra.Command {
 	c.Flags().IntVar(&l.devices, "devices", 0, "plan for a pod that would ask for so many whole devices")
 	c.Flags().StringVar(&l.node, "node", "", "with --devices: the only node for them")
 	c.Flags().StringVar(&l.queue, "queue", "", "with --devices: their queue")
+	c.Flags().StringVar(&l.class, "priority-class", "", "with --devices: the priority class of the pod; only pods of no higher priority move")
 	c.Flags().IntVar(&l.moves, "moves", 0, "plan so many moves at most that bring free devices together")
 	return c
 }
@@ -75,8 +76,8 @@ func (l *planner) readWish(args []string) error {
 	if l.moves < 0 || l.moves > mostMoves {
 		mistakes = append(mistakes, fmt.Errorf("--moves %d: want a number from 1 to %d", l.moves, mostMoves))
 	}
-	if l.devices == 0 && (l.node != "" || l.queue != "") {
-		mistakes = append(mistakes, errors.New("--node and --queue go with --devices"))
+	if l.devices == 0 && (l.node != "" || l.queue != "" || l.class != "") {
+		mistakes = append(mistakes, errors.New("--node, --queue and --priority-class go with --devices"))
 	}
 	switch {
 	case l.apply && len(args) == 0:
@@ -98,7 +99,7 @@ func (l *planner) readWish(args []string) error {
 		}
 		l.wish = []string{namespace + "/" + args[0]}
 	case l.devices > 0:
-		l.wish = []string{"--devices", fmt.Sprint(l.devices), "--node", l.node, "--queue", l.queue}
+		l.wish = []string{"--devices", fmt.Sprint(l.devices), "--node", l.node, "--queue", l.queue, "--priority-class", l.class}
 	default:
 		l.wish = []string{"--moves", fmt.Sprint(l.moves)}
 	}
@@ -162,7 +163,7 @@ func (l *planner) allowMoves(ctx context.Context, found *view.Plan) error {
 		return nil
 	}
 	if !l.apply {
-		if len(l.wish) == 1 && l.from == "" {
+		if isForPeople := l.output == "table" || l.output == "wide"; isForPeople && len(l.wish) == 1 && l.from == "" {
 			l.tell("To let them move, run this again with --apply.")
 		}
 		return nil

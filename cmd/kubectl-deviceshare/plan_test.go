@@ -29,7 +29,7 @@ func TestMistakesInPlansAreTold(t *testing.T) {
 		"plan --devices 2 --moves 3":          {"want one of"},
 		"plan --devices -1 --moves -3":        {"want one of", "--devices -1: want a number", "--moves -3: want a number from 1 to 64"},
 		"plan --moves 65":                     {"--moves 65: want a number from 1 to 64"},
-		"plan train-4 --node a":               {"--node and --queue go with --devices"},
+		"plan train-4 --node a":               {"--node, --queue and --priority-class go with --devices"},
 		"plan --devices 2 --apply":            {"--apply is for a pod that waits"},
 		"plan --moves 2 --apply --watch":      {"--apply is for a pod that waits", "--watch does not go with plan"},
 		"plan train-4 --apply --from " + path: {"--from reads a file"},

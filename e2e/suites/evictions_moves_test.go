@@ -38,7 +38,7 @@ func (e *evictions) testPlan(t *testing.T) {
 	if err := u.Create(ctx, e.pod("waits", middle, oneDevice()).Build()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.WaitAnyEvent(ctx, []string{"waits"}, "NotEnoughMemory"); err != nil {
+	if _, err := u.WaitAnyEvent(ctx, []string{"waits"}, "NotEmpty"); err != nil {
 		t.Fatal(err)
 	}
 	const viewer = "plan-viewer"

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -43,6 +44,9 @@ func Defragment(s *capture.State, q *Question, moves int) (*view.Plan, error) {
 		if err := step(); err != nil {
 			return nil, err
 		}
+	}
+	if err := d.cluster.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: highest}, Value: highestPriority}); err != nil {
+		return nil, err
 	}
 	before := freeOnNodes(d.currentCluster())
 	for size := slices.Max(append(before.most, 0)); size > 0 && d.moves > 0; size /= 2 {
@@ -90,7 +94,7 @@ func (d *defragmenting) fill(size int) (stays bool, err error) {
 	p.Name = fmt.Sprintf("free-%d", d.tried)
 	p.UID, p.CreationTimestamp = types.UID("simulated/"+p.Name), metav1.NewTime(d.admitter.born.Add(birthOffset(d.tried)))
 	p.Status.Phase = corev1.PodPending
-	p.Spec.Priority = ptr.To[int32](highestPriority)
+	p.Spec.PriorityClassName, p.Spec.Priority = highest, ptr.To[int32](highestPriority)
 	for _, o := range []any{groupFor(p), p} {
 		if err := d.cluster.Add(o); err != nil {
 			return false, err
@@ -107,8 +111,11 @@ func (d *defragmenting) fill(size int) (stays bool, err error) {
 	return false, d.remove(name)
 }
 
-// highestPriority is the highest that people may give.
-const highestPriority = 1_000_000_000
+// highest is the priority class of the pods that come: nobody may give a higher one.
+const (
+	highest         = "simulated-highest"
+	highestPriority = 1_000_000_000
+)
 
 func (d *defragmenting) remove(name types.NamespacedName) error {
 	p, _ := d.cluster.Pod(name)

@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
 	"deviceshare/sharing/factory"
 	"deviceshare/view"
 	"deviceshare/view/capture"
@@ -42,6 +46,20 @@ func TestMovesBringFreeDevicesTogether(t *testing.T) {
 	}
 	if l := defragment(t, s, 1); len(l.Steps) != 1 || l.Free[0].After != 1 {
 		t.Errorf("one move: %v, free %+v", stepsOf(l), l.Free)
+	}
+}
+
+func TestImportantPodsMoveToBringDevicesTogether(t *testing.T) {
+	stays, x := runsOn("y", "a", 1, 2048), runsOn("x", "a", 0, 2048)
+	stays.OwnerReferences = nil
+	objects := withGroups(node("a", 2), x, stays, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1_000_000_000})
+	for _, o := range objects {
+		if g, is := o.(*schedulingv1beta1.PodGroup); is {
+			g.Spec.PriorityClassName = "high"
+		}
+	}
+	if l := defragment(t, again(t, captured(objects...)), 1); !slices.Equal(stepsOf(l), []string{"default/x a->a Moved"}) || l.Free[1].After != 1 {
+		t.Errorf("%s %v, free %+v", l.Answer, stepsOf(l), l.Free)
 	}
 }
 

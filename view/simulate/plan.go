@@ -43,8 +43,9 @@ type planning struct {
 type Wish struct {
 	Pod     types.NamespacedName
 	Devices int
-	// Node is the only node for the devices, and Queue their queue; "" for any and the default one.
-	Node, Queue string
+	// Node is the only node for the devices, Queue their queue and PriorityClass that of the pod; ""
+	// for any and the default ones.
+	Node, Queue, PriorityClass string
 }
 
 // Plan says what would have to happen in a captured cluster so that a wish is served. If the
@@ -155,6 +156,7 @@ func (l *planning) addDevices(wish *Wish) error {
 	if wish.Queue != "" {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, schedulingv1beta1.QueueNameAnnotationKey, wish.Queue)
 	}
+	p.Spec.PriorityClassName = wish.PriorityClass
 	if wish.Node != "" {
 		p.Spec.Affinity = onlyOn(wish.Node)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -159,24 +160,24 @@ func TestAPlanSaysWhatElseThereIs(t *testing.T) {
 			"default/whole can start on a when 1 pod has left, which the scheduler sees to.", 1,
 		},
 		"the only pod refuses": {
-			waiting("whole", ""), []any{node("b", 1), stays, runsOn("y", "b", 0, 14336)}, "default/whole would not start, whoever moved: ", 0,
+			waiting("whole", ""), []any{node("b", 1), stays, runsOn("y", "b", 0, 14336)}, "default/whole would not start, whichever pods of no higher priority moved: ", 0,
 		},
 		"its namespace refuses": {
 			waiting("whole", ""), []any{node("b", 1), runsOn("x", "a", 0, 4096), runsOn("y", "b", 0, 4096), namespace("default", map[string]string{wire.UserMayMove: wire.MustStay})},
-			"default/whole would not start, whoever moved: ", 0,
+			"default/whole would not start, whichever pods of no higher priority moved: ", 0,
 		},
 		"its namespace allows it": {
 			waiting("whole", ""), []any{node("b", 1), runsOn("x", "a", 0, 4096), stays2, namespace("default", map[string]string{wire.UserMayMove: wire.MayMove})},
 			"default/whole can start on a when 1 pod has left, which the scheduler sees to.", 1,
 		},
 		"a budget protects it": {
-			waiting("whole", ""), []any{node("b", 1), labelled, stays2, budget("web", 0)}, "default/whole would not start, whoever moved: ", 0,
+			waiting("whole", ""), []any{node("b", 1), labelled, stays2, budget("web", 0)}, "default/whole would not start, whichever pods of no higher priority moved: ", 0,
 		},
 		"nobody makes the pod again": {
-			waiting("whole", ""), []any{node("b", 1), bare, runsOn("y", "b", 0, 14336)}, "default/whole would not start, whoever moved: ", 0,
+			waiting("whole", ""), []any{node("b", 1), bare, runsOn("y", "b", 0, 14336)}, "default/whole would not start, whichever pods of no higher priority moved: ", 0,
 		},
-		"there is no other place": {waiting("whole", ""), []any{runsOn("x", "a", 0, 4096)}, "default/whole would not start, whoever moved: ", 0},
-		"a gate":                  {gated, []any{node("b", 1)}, `default/whole would not start, whoever moved: its scheduling gate "example.com/wait" is set`, 0},
+		"there is no other place": {waiting("whole", ""), []any{runsOn("x", "a", 0, 4096)}, "default/whole would not start, whichever pods of no higher priority moved: ", 0},
+		"a gate":                  {gated, []any{node("b", 1)}, `default/whole would not start, whichever pods of no higher priority moved: its scheduling gate "example.com/wait" is set`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := planFor(t, again(t, captured(withGroups(append(c.objects, node("a", 1), c.whole)...)...)), "whole")
@@ -200,7 +201,8 @@ func TestAPlanIsForTheWholeGroupAndForNobodyElse(t *testing.T) {
 }
 
 func TestAPlanForDevicesIsForAPodThatWouldAskForThem(t *testing.T) {
-	s := again(t, captured(withGroups(node("a", 2), node("b", 2), node("c", 1), runsOn("x", "a", 1, 1024), runsOn("y", "b", 0, 1024), runsOn("z", "b", 1, 1024))...))
+	s := again(t, captured(withGroups(node("a", 2), node("b", 2), node("c", 1), runsOn("x", "a", 1, 1024), runsOn("y", "b", 0, 1024), runsOn("z", "b", 1, 1024),
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 100})...))
 	for name, c := range map[string]struct {
 		wish   simulate.Wish
 		answer string
@@ -212,9 +214,10 @@ func TestAPlanForDevicesIsForAPodThatWouldAskForThem(t *testing.T) {
 			simulate.Wish{Devices: 2, Node: "b"}, "A pod with 2 devices could start on b if 2 pods moved",
 			[]string{"default/y b->c Moved", "default/z b->c Moved"},
 		},
-		"too many":           {simulate.Wish{Devices: 3}, "A pod with 3 devices would not start, whoever moved: ", nil},
-		"a node that lacks":  {simulate.Wish{Devices: 1, Node: "d"}, "A pod with 1 device would not start, whoever moved: ", nil},
-		"a queue that lacks": {simulate.Wish{Devices: 1, Queue: "q"}, "A pod with 1 device would not start, whoever moved: the scheduler has not", nil},
+		"important":          {simulate.Wish{Devices: 2, PriorityClass: "high"}, "A pod with 2 devices can start on a when 1 pod has left, which", []string{"default/x a-> Preempted"}},
+		"too many":           {simulate.Wish{Devices: 3}, "A pod with 3 devices would not start, whichever pods of no higher priority moved: ", nil},
+		"a node that lacks":  {simulate.Wish{Devices: 1, Node: "d"}, "A pod with 1 device would not start, whichever pods of no higher priority moved: ", nil},
+		"a queue that lacks": {simulate.Wish{Devices: 1, Queue: "q"}, "A pod with 1 device would not start, whichever pods of no higher priority moved: the scheduler has not", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := planWish(t, s, &c.wish)
