@@ -43,8 +43,8 @@ type planning struct {
 type Wish struct {
 	Pod     types.NamespacedName
 	Devices int
-	// Node is the only node for the devices, Queue their queue and PriorityClass that of the pod; ""
-	// for any and the default ones.
+	// Node is the only node for the devices, Queue their queue and PriorityClass that of the pod;
+	// "" for any and the default ones.
 	Node, Queue, PriorityClass string
 }
 
