@@ -27,7 +27,10 @@ func (e *evictions) testKept(t *testing.T) {
 	p := e.awaitEviction(ctx, t, u, "victim", "wish")
 	e.requireWaitingFor(ctx, t, u, "wish", "victim")
 	t.Logf("kubectl deviceshare why:\n%s", e.deviceshare(ctx, t, "why", "wish", "-n", u.Namespace()))
-	const thieves = 20
+	thieves := 50
+	if testing.Short() {
+		thieves = 20
+	}
 	var names []string
 	for i := range thieves {
 		names = append(names, fmt.Sprintf("thief-%02d", i))

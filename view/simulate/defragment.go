@@ -64,21 +64,20 @@ func Defragment(s *capture.State, q *Question, moves int) (*view.Plan, error) {
 }
 
 // clear has pods come that ask for so many devices each, until one has to wait. Those for which
-// nobody has to move come first.
+// nobody has to move come first, all at once.
 func (d *defragmenting) clear(size int) error {
 	d.cluster.LimitMoves(0)
-	for range d.nodes {
-		if stays, err := d.fill(size); err != nil || !stays {
-			if err != nil {
-				return err
-			}
-			break
-		}
+	free := 0
+	for _, n := range freeOnNodes(d.currentCluster()).free {
+		free += n / size
+	}
+	if _, err := d.fill(size, free); err != nil {
+		return err
 	}
 	for d.moves > 0 {
 		d.cluster.LimitMoves(d.moves)
 		before := len(d.left)
-		stays, err := d.fill(size)
+		stays, err := d.fill(size, 1)
 		if err != nil || !stays {
 			return err
 		}
@@ -87,28 +86,44 @@ func (d *defragmenting) clear(size int) error {
 	return nil
 }
 
-// fill has one pod come, and takes it away if it has to wait.
-func (d *defragmenting) fill(size int) (stays bool, err error) {
+// fill has so many pods come, and takes away those that have to wait. It reports whether all stay.
+func (d *defragmenting) fill(size, pods int) (stay bool, err error) {
+	var names []types.NamespacedName
+	for range pods {
+		p := d.nextPod(size)
+		names = append(names, nameOfPod(p))
+		for _, o := range []any{groupFor(p), p} {
+			if err := d.cluster.Add(o); err != nil {
+				return false, err
+			}
+		}
+	}
+	if err := d.makeRoom(); err != nil {
+		return false, err
+	}
+	stay = true
+	for _, name := range names {
+		if p, there := d.cluster.Pod(name); there && p.Spec.NodeName != "" {
+			d.wishes = append(d.wishes, name)
+			continue
+		}
+		stay = false
+		if err := d.remove(name); err != nil {
+			return false, err
+		}
+	}
+	return stay, nil
+}
+
+// nextPod is one more pod that asks for so many devices.
+func (d *defragmenting) nextPod(size int) *corev1.Pod {
 	d.tried++
 	p := d.podWithDevices(size)
 	p.Name = fmt.Sprintf("free-%d", d.tried)
 	p.UID, p.CreationTimestamp = types.UID("simulated/"+p.Name), metav1.NewTime(d.admitter.born.Add(birthOffset(d.tried)))
 	p.Status.Phase = corev1.PodPending
 	p.Spec.PriorityClassName, p.Spec.Priority = highest, ptr.To[int32](highestPriority)
-	for _, o := range []any{groupFor(p), p} {
-		if err := d.cluster.Add(o); err != nil {
-			return false, err
-		}
-	}
-	if err := d.makeRoom(); err != nil {
-		return false, err
-	}
-	name := nameOfPod(p)
-	if now, there := d.cluster.Pod(name); there && now.Spec.NodeName != "" {
-		d.wishes = append(d.wishes, name)
-		return true, nil
-	}
-	return false, d.remove(name)
+	return p
 }
 
 // highest is the priority class of the pods that come: nobody may give a higher one.

@@ -49,6 +49,18 @@ func TestMovesBringFreeDevicesTogether(t *testing.T) {
 	}
 }
 
+// Many more nodes are free than a plan has steps.
+func TestWhatIsFreeStaysFreeHoweverMuchItIs(t *testing.T) {
+	objects := []any{node("a", 2), node("b", 2), runsOn("x", "a", 0, 2048), runsOn("y", "b", 0, 2048)}
+	for n := range 100 {
+		objects = append(objects, node(fmt.Sprint("free-", n), 2))
+	}
+	l := defragment(t, captured(withGroups(objects...)...), 4)
+	if want := []view.FreeDevices{{Devices: 2, Before: 100, After: 101}, {Devices: 1, Before: 102, After: 102}}; !slices.Equal(l.Free, want) || len(l.Steps) != 1 {
+		t.Errorf("free %+v, want %+v, by %v", l.Free, want, stepsOf(l))
+	}
+}
+
 func TestImportantPodsMoveToBringDevicesTogether(t *testing.T) {
 	stays, x := runsOn("y", "a", 1, 2048), runsOn("x", "a", 0, 2048)
 	stays.OwnerReferences = nil

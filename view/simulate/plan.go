@@ -168,6 +168,9 @@ func (l *planning) addDevices(wish *Wish) error {
 	return nil
 }
 
+// ownNamespace is that of the pods that come, so that none of the cluster has their names.
+const ownNamespace = "simulated"
+
 // podWithDevices is a pod that asks for whole devices of one node.
 func (l *planning) podWithDevices(devices int) *corev1.Pod {
 	names := l.settings.Names
@@ -175,7 +178,7 @@ func (l *planning) podWithDevices(devices int) *corev1.Pod {
 	if names.Percentage != "" {
 		amounts[corev1.ResourceName(names.Percentage)] = resource.MustParse("100")
 	}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("pod-with-%d-devices", devices)}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ownNamespace, Name: fmt.Sprintf("pod-with-%d-devices", devices)}}
 	p.Spec.SchedulerName = l.question.SchedulerName
 	p.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: amounts, Requests: amounts}}}
 	return p
@@ -191,7 +194,7 @@ func onlyOn(node string) *corev1.Affinity {
 
 // makeRoom runs the scheduler until it changes nothing. Pods that move are made again.
 func (l *planning) makeRoom() error {
-	for {
+	for range mostPlanCycles {
 		changed, err := l.cluster.Cycle()
 		if err != nil || !changed {
 			return err
@@ -206,10 +209,8 @@ func (l *planning) makeRoom() error {
 			}
 		}
 		l.left = slices.Clone(evicted)
-		if l.out.Cycles++; l.out.Cycles > mostPlanCycles {
-			return fmt.Errorf("plan: after %d cycles the scheduler still evicts or places pods", mostPlanCycles)
-		}
 	}
+	return fmt.Errorf("plan: after %d cycles the scheduler still evicts or places pods", mostPlanCycles)
 }
 
 // mostPlanCycles bounds makeRoom: a plan takes a few cycles.

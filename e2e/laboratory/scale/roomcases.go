@@ -30,13 +30,17 @@ type RoomCase struct {
 	Pods, gang, devices int
 	// repeated is how often the case is repeated, one after the other; 0 counts as once.
 	repeated int
-	// moves says that one pod is on each node, which may move, and nobody leaves for good.
-	moves bool
+	// movable are pods that may move; then these fill the nodes, and nobody leaves for good.
+	movable movable
 	// spared is on how many nodes no pod may be evicted.
 	spared int
 	// refused is what the pods are told that get no room.
 	refused string
 }
+
+// movable is so many sets of pods for each node, on different nodes, whose pods have so many devices
+// each. No set can spare one of its pods.
+type movable struct{ pods, devices int }
 
 // RoomCases are those of KAI's tests at scale, test/e2e/scale/kwok_test.go at d5bc503a, which are
 // for 500 nodes.
@@ -50,7 +54,9 @@ func RoomCases(nodes int) []RoomCase {
 		{Name: fmt.Sprintf("a job of %d pods of %d devices", nodes, devicesPerNode), KAI: "85 s", Pods: nodes, gang: nodes, devices: devicesPerNode},
 		{Name: fmt.Sprintf("%d gangs of 10 pods of %d devices", nodes/10, devicesPerNode), KAI: "11 min 57 s", Pods: nodes, gang: 10, devices: devicesPerNode},
 		{Name: fmt.Sprintf("%d pods of one device", all), KAI: "11 min 34 s", Pods: all, gang: 1, devices: 1},
-		{Name: fmt.Sprintf("moves for %d gangs of 10 pods of %d devices", 41*nodes/500, devicesPerNode), KAI: "7 min 36 s", Pods: 41 * nodes / 500 * 10, gang: 10, devices: devicesPerNode, moves: true},
+		{Name: fmt.Sprintf("moves for %d gangs of 10 pods of %d devices", 41*nodes/500, devicesPerNode), KAI: "7 min 36 s", Pods: 41 * nodes / 500 * 10, gang: 10, devices: devicesPerNode, movable: movable{pods: 1, devices: 1}},
+		{Name: fmt.Sprintf("moves for a pod of %d devices, each node under two movable gangs", devicesPerNode), KAI: "-", Pods: 1, gang: 1, devices: devicesPerNode,
+			movable: movable{pods: 2, devices: 2}},
 	}
 }
 
@@ -109,17 +115,22 @@ func (c *clients) createLenders(ctx context.Context, name string, n int, mayLeav
 	return c.createPods(ctx, name, n, wholeDevices(1), annotations)
 }
 
-// createMovable makes so many sets of a pod of one device, on a node of its own, that may move.
-func (c *clients) createMovable(ctx context.Context, n int) error {
-	one, spec := int32(1), wholeDevices(1)
+// createMovable fills so many nodes with sets of as many pods as a node has, each on another node,
+// that may move.
+func (c *clients) createMovable(ctx context.Context, nodes int, m movable) error {
+	size, spec := int32(m.pods), wholeDevices(m.devices)
 	spec.RestartPolicy = corev1.RestartPolicyAlways
-	return inParallel(n, func(i int) error {
+	return inParallel(nodes, func(i int) error {
 		name := fmt.Sprint("fill-", i)
 		labels := map[string]string{"set": name}
+		apart := spec.DeepCopy()
+		apart.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{LabelSelector: &metav1.LabelSelector{MatchLabels: labels}, TopologyKey: corev1.LabelHostname},
+		}}}
 		meta := metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{
-			queueKey: lenders, wire.UserMayMove: wire.MayMove, wire.UserPolicy: "spread"}}
+			queueKey: lenders, wire.UserMayMove: wire.MayMove, wire.UserPolicy: "spread", schedulingv1beta1.VolcanoGroupMinMemberAnnotationKey: fmt.Sprint(m.pods)}}
 		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: appsv1.ReplicaSetSpec{
-			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: meta, Spec: spec},
+			Replicas: &size, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: meta, Spec: *apart},
 		}}
 		if _, err := c.pods.AppsV1().ReplicaSets(namespace).Create(ctx, set, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create set %s: %w", name, err)

@@ -67,6 +67,9 @@ func (c *cluster) makeRoom(ctx context.Context, r RoomCase, nodes int) (RoomRow,
 	if err := c.fill(ctx, r, nodes); err != nil {
 		return RoomRow{}, err
 	}
+	if err := c.calm(ctx); err != nil {
+		return RoomRow{}, err
+	}
 	before := c.kubelets.left.Load()
 	c.say(r.Name)
 	took, err := c.await(ctx, r)
@@ -84,11 +87,11 @@ func (c *cluster) makeRoom(ctx context.Context, r RoomCase, nodes int) (RoomRow,
 func (c *cluster) fill(ctx context.Context, r RoomCase, nodes int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not bound after %s", patience))
 	defer cancel()
-	if r.moves {
-		if err := c.clients.createMovable(ctx, nodes); err != nil {
+	if r.movable.pods > 0 {
+		if err := c.clients.createMovable(ctx, nodes, r.movable); err != nil {
 			return err
 		}
-		return c.waitBound(ctx, nodes)
+		return c.waitBound(ctx, nodes*r.movable.pods)
 	}
 	spared, all := r.spared*devicesPerNode, nodes*devicesPerNode
 	if err := c.clients.createLenders(ctx, "spared", spared, false); err != nil {
@@ -101,6 +104,32 @@ func (c *cluster) fill(ctx context.Context, r RoomCase, nodes int) error {
 		return err
 	}
 	return c.waitBound(ctx, all)
+}
+
+// calm waits until the scheduler has done with what there is: it has placed a pod without devices,
+// and then another one.
+func (c *cluster) calm(ctx context.Context) error {
+	pods, _ := c.kubelets.counts()
+	for i := range 2 {
+		name := fmt.Sprint("calm-", i)
+		if err := c.clients.createPods(ctx, name, 1, cpuOnly.spec(), nil); err != nil {
+			return err
+		}
+		if err := c.waitBound(ctx, pods+1); err != nil {
+			return err
+		}
+		if err := c.clients.pods.CoreV1().Pods(namespace).Delete(ctx, name+"-0", *metav1.NewDeleteOptions(0)); err != nil {
+			return fmt.Errorf("delete pod %s: %w", name, err)
+		}
+		for all, _ := c.kubelets.counts(); all > pods; all, _ = c.kubelets.counts() {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("wait until pod %s is gone: %w", name, context.Cause(ctx))
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
 }
 
 // await creates the pods that want room and waits until they are bound, or until the last one is
@@ -128,6 +157,7 @@ func (c *cluster) await(ctx context.Context, r RoomCase) (time.Duration, error) 
 func (c *cluster) awaitWishes(ctx context.Context, r RoomCase, prefix string) (last time.Time, err error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	before := c.kubelets.left.Load()
 	for said := time.Now(); ; {
 		bound := 0
 		for name, pod := range c.kubelets.snapshot() {
@@ -148,7 +178,7 @@ func (c *cluster) awaitWishes(ctx context.Context, r RoomCase, prefix string) (l
 		}
 		if time.Since(said) > 15*time.Second {
 			said = time.Now()
-			c.say(fmt.Sprintf("    %d of %d pods are bound, %d pods have left", bound, r.Pods, c.kubelets.left.Load()))
+			c.say(fmt.Sprintf("    %d of %d pods are bound, %d pods have left", bound, r.Pods, c.kubelets.left.Load()-before))
 		}
 		select {
 		case <-ctx.Done():
