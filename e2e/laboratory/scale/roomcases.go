@@ -38,8 +38,8 @@ type RoomCase struct {
 	refused string
 }
 
-// movable is so many sets of pods for each node, on different nodes, whose pods have so many devices
-// each. No set can spare one of its pods.
+// movable is so many sets of pods for each node, on different nodes, whose pods have so many
+// devices each. No set can spare one of its pods.
 type movable struct{ pods, devices int }
 
 // RoomCases are those of KAI's tests at scale, test/e2e/scale/kwok_test.go at d5bc503a, which are
