@@ -6,12 +6,13 @@
 // passes PodDisruptionBudgets by, and takes a pod for evicted although its deletion failed. This
 // one has a bounded number of workers and ends each order with a definite answer of the API server:
 //
-//	look ──► wanted? leading? ──► condition DisruptionTarget ──► wanted? ──► Eviction with the UID
-//	  ▲                                                                           │
-//	  └──────────── back-off ◄──────────────── any error that says nothing ◄──────┤
-//	                                                                              ▼
-//	                                     the condition again: the Eviction API has replaced it
+//	look ──► wanted? leading? ──► Eviction with the UID ──► condition DisruptionTarget
+//	  ▲                                  │                        │
+//	  └────────── back-off ◄─────────────┴──── any error that says nothing
 //
-// Before each write it asks whether the victim still has to leave: the pod that wanted the room may
+// The condition comes second: the Eviction API writes one of its own, and a pod that a budget keeps
+// is no target of a disruption.
+//
+// Before an eviction it asks whether the victim still has to leave: the pod that wanted the room may
 // be gone meanwhile.
 package evictor

@@ -4,6 +4,7 @@ package evictor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -182,14 +183,13 @@ func (e *Evictor) carryOut(k kind, o *order) error {
 	case !isThere || err != nil:
 		return err
 	case o.evicted:
-		_, err := e.writeReason(ctx, o, pod)
-		return err
+		return writeReason(ctx, o)
 	case pod.DeletionTimestamp != nil:
 		return nil
 	case k == clearNomination:
-		return e.clearNominatedNode(ctx, o, pod)
+		return clearNominatedNode(ctx, o, pod)
 	}
-	return e.evictPod(ctx, o, pod)
+	return e.evictPod(ctx, o)
 }
 
 // readPod reads the pod of an order, and reports whether it is there and has not ended.
@@ -204,16 +204,10 @@ func readPod(ctx context.Context, o *order) (pod *corev1.Pod, isThere bool, err 
 	return pod, pod.UID == o.UID && !podutil.IsPodTerminal(pod), nil
 }
 
-// evictPod says in the pod's status why it leaves, and evicts it: the API server deletes it unless
-// a PodDisruptionBudget forbids that. It also replaces what the status says, so that is written
-// again.
-func (e *Evictor) evictPod(ctx context.Context, o *order, pod *corev1.Pod) error {
-	if gone, err := e.writeReason(ctx, o, pod); gone || err != nil {
-		return err
-	}
-	if !e.wishes.IsWanted(o.UID) {
-		return nil
-	}
+// evictPod evicts a pod: the API server deletes it unless a PodDisruptionBudget forbids that. Only
+// then the pod's status says why it leaves, because the API server writes a reason of its own when
+// it evicts, and a pod that stays is no target of a disruption.
+func (e *Evictor) evictPod(ctx context.Context, o *order) error {
 	err := o.client.PolicyV1().Evictions(o.Pod.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: o.Pod.Namespace, Name: o.Pod.Name},
 		DeleteOptions: metav1.NewPreconditionDeleteOptions(string(o.UID)),
@@ -226,44 +220,39 @@ func (e *Evictor) evictPod(ctx context.Context, o *order, pod *corev1.Pod) error
 	}
 	o.evicted = true
 	e.report.Tell(&corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: o.UID}, o.Event, o.Why)
-	pod, isThere, err := readPod(ctx, o)
-	if isThere && err == nil {
-		_, err = e.writeReason(ctx, o, pod)
-	}
-	return err
+	return writeReason(ctx, o)
 }
 
-// writeReason has the pod's status say why it leaves. It reports whether the pod is gone.
-func (e *Evictor) writeReason(ctx context.Context, o *order, pod *corev1.Pod) (gone bool, err error) {
-	target := corev1.PodCondition{
-		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: o.Why,
+// writeReason has the pod's status say why it leaves, by one call, which needs no version of the
+// pod. One that is gone is no error.
+func writeReason(ctx context.Context, o *order) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": o.UID},
+		"status": map[string]any{"conditions": []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: o.Why,
+			LastTransitionTime: metav1.Now(),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("write the reason of pod %s: %w", o.Pod, err)
 	}
-	pod = pod.DeepCopy()
-	if !podutil.UpdatePodCondition(&pod.Status, &target) {
-		return false, nil
+	_, err = o.client.CoreV1().Pods(o.Pod.Namespace).Patch(ctx, o.Pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of pod %s: %w", o.Pod, err)
 	}
-	return e.updateStatus(ctx, o, pod)
+	return nil
 }
 
 // clearNominatedNode takes the nominated node from a pod that waits.
-func (e *Evictor) clearNominatedNode(ctx context.Context, o *order, pod *corev1.Pod) error {
+func clearNominatedNode(ctx context.Context, o *order, pod *corev1.Pod) error {
 	if pod.Status.NominatedNodeName == "" || pod.Spec.NodeName != "" {
 		return nil
 	}
 	pod = pod.DeepCopy()
 	pod.Status.NominatedNodeName = ""
-	_, err := e.updateStatus(ctx, o, pod)
-	return err
-}
-
-// updateStatus writes a pod's status. It reports whether the pod is gone.
-func (e *Evictor) updateStatus(ctx context.Context, o *order, pod *corev1.Pod) (gone bool, err error) {
-	_, err = o.client.CoreV1().Pods(o.Pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("write the status of pod %s: %w", o.Pod, err)
+	_, err := o.client.CoreV1().Pods(o.Pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the status of pod %s: %w", o.Pod, err)
 	}
-	return false, nil
+	return nil
 }

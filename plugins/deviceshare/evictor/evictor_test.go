@@ -5,6 +5,7 @@ package evictor
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,9 +38,8 @@ type bench struct {
 	// lasting pods have a grace period. The others are gone at once.
 	lasting bool
 	deletes []metav1.DeleteOptions
-	// written are the statuses that were written; atStatus runs before such a call is answered.
-	written  []corev1.PodStatus
-	atStatus func()
+	// written are the reasons that were written.
+	written []string
 }
 
 func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
@@ -51,19 +51,14 @@ func newBench(t *testing.T, pods ...*corev1.Pod) *bench {
 	}
 	b.client = fake.NewClientset(objects...)
 	b.client.PrependReactor("create", "pods", b.answerEviction)
-	b.client.PrependReactor("update", "pods", func(action k8stesting.Action) (bool, runtime.Object, error) {
-		pod, conflict := action.(k8stesting.UpdateAction).GetObject().(*corev1.Pod), false
-		b.set(func() {
-			b.written = append(b.written, pod.Status)
-			if conflict = pod.DeletionTimestamp != nil && b.conflicts > 0; conflict {
-				b.conflicts--
-			}
-		})
-		if conflict {
-			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("the pod has changed"))
-		}
-		if b.atStatus != nil {
-			b.atStatus()
+	b.client.PrependReactor("patch", "pods", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		patch := action.(k8stesting.PatchAction)
+		b.written = append(b.written, patch.GetSubresource()+" "+string(patch.GetPatch()))
+		if b.conflicts > 0 {
+			b.conflicts--
+			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), patch.GetName(), errors.New("the pod has changed"))
 		}
 		return false, nil, nil
 	})
@@ -180,12 +175,8 @@ func TestAPodIsToldWhyItLeavesAndDeletedByItsUID(t *testing.T) {
 	b.evict(podNamed("a"))
 	b.evict(podNamed("a"))
 	b.settle()
-	if len(b.written) != 1 || len(b.written[0].Conditions) != 1 {
-		t.Fatalf("statuses %+v were written, want one condition", b.written)
-	}
-	condition := b.written[0].Conditions[0]
-	if condition.Type != corev1.DisruptionTarget || condition.Reason != corev1.PodReasonPreemptionByScheduler || condition.Message != "makes room" {
-		t.Errorf("condition %+v before the deletion", condition)
+	if len(b.written) != 1 || !strings.HasPrefix(b.written[0], "status ") || !strings.Contains(b.written[0], `"metadata":{"uid":"uid-a"}`) {
+		t.Errorf("written %q, want one reason, for this pod only", b.written)
 	}
 	if len(b.deletes) != 1 || b.deletes[0].Preconditions == nil || *b.deletes[0].Preconditions.UID != "uid-a" || b.get("a") != nil {
 		t.Errorf("deletions %+v, want one of this pod only", b.deletes)
@@ -220,15 +211,35 @@ func TestAnEvictionThatFailsIsTriedUntilItIsAnswered(t *testing.T) {
 	if len(b.deletes) != 1 || b.get("a") != nil {
 		t.Errorf("the pod is still there, after %d answered deletions", len(b.deletes))
 	}
-	if len(b.written) != 1 {
-		t.Errorf("the condition was written %d times", len(b.written))
+}
+
+// A pod with the condition is about to be ended, for whoever reads it.
+func TestAPodThatABudgetKeepsIsNoTarget(t *testing.T) {
+	b := newBench(t, podNamed("a"))
+	b.failing = 1_000_000
+	b.evict(podNamed("a"))
+	b.eventually("it was tried twice", func() bool { return b.e.queue.NumRequeues(key{"uid-a", evict}) >= 2 })
+	b.set(func() { b.unwanted["uid-a"] = true })
+	b.settle()
+	if conditions := b.get("a").Status.Conditions; len(conditions) > 0 || len(b.told) > 0 {
+		t.Errorf("the pod stays with the conditions %+v, told %q", conditions, b.told)
+	}
+}
+
+// Each eviction is as few calls as can be: many pods leave at a time.
+func TestAnEvictionIsThreeCalls(t *testing.T) {
+	b := newBench(t, podNamed("a"))
+	b.lasting = true
+	b.evict(podNamed("a"))
+	b.settle()
+	if n := len(b.client.Actions()); n != 3 {
+		t.Errorf("%d calls, want one to look, one to evict and one to say why: %v", n, b.client.Actions())
 	}
 }
 
 func TestNobodyIsDeletedWhoNeedNotLeave(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(*bench, *corev1.Pod)
-		writes  int
 	}{
 		"the pod that wanted the room is gone": {prepare: func(b *bench, p *corev1.Pod) { b.unwanted[p.UID] = true }},
 		"it leaves already": {prepare: func(_ *bench, p *corev1.Pod) {
@@ -237,9 +248,6 @@ func TestNobodyIsDeletedWhoNeedNotLeave(t *testing.T) {
 		}},
 		"it has ended":             {prepare: func(_ *bench, p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
 		"another pod has its name": {prepare: func(_ *bench, p *corev1.Pod) { p.UID = "uid-other" }},
-		"the pod goes while the condition is written": {writes: 1, prepare: func(b *bench, p *corev1.Pod) {
-			b.atStatus = func() { b.set(func() { b.unwanted[p.UID] = true }) }
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := podNamed("a")
@@ -249,7 +257,7 @@ func TestNobodyIsDeletedWhoNeedNotLeave(t *testing.T) {
 			c.prepare(b, pod.DeepCopy())
 			b.evict(podNamed("a"))
 			b.settle()
-			if b.writes() != c.writes || len(b.deletes) != 0 || len(b.told) != 0 {
+			if b.writes() != 0 || len(b.deletes) != 0 || len(b.told) != 0 {
 				t.Errorf("%d writes, %d deletions, told %q", b.writes(), len(b.deletes), b.told)
 			}
 		})
