@@ -13,6 +13,6 @@
 // The condition comes second: the Eviction API writes one of its own, and a pod that a budget keeps
 // is no target of a disruption.
 //
-// Before an eviction it asks whether the victim still has to leave: the pod that wanted the room may
-// be gone meanwhile.
+// Before an eviction it asks whether the victim still has to leave: the pod that wanted the room
+// may be gone meanwhile.
 package evictor
