@@ -53,7 +53,7 @@ func (c *Cluster) explainPod(p *corev1.Pod) Why {
 	case w.Scheduler != "":
 		w.Notes = c.notesOn(p)
 		w.Answer = fmt.Sprintf("%s waits, the scheduler says: %s", w.Pod, w.Scheduler)
-		if _, mistakes := c.settings.ReadRequest(p); len(mistakes) == 0 && !c.state.Hashed {
+		if _, mistakes := c.settings.ReadRequest(p); len(w.Notes)+len(mistakes) == 0 {
 			w.Plan = fmt.Sprintf("kubectl deviceshare plan %s -n %s", p.Name, p.Namespace)
 		}
 	default:
