@@ -30,7 +30,7 @@ func planCommand(o *options, parent *cobra.Command) *cobra.Command {
 				}
 				wish.Pod = types.NamespacedName{Namespace: namespace, Name: name}
 			}
-			return o.plan(&wish, moves)
+			return o.answerPlan(&wish, moves)
 		},
 	}
 	c.Flags().IntVar(&wish.Devices, "devices", 0, "how many whole devices a pod would ask for")
@@ -43,7 +43,7 @@ func planCommand(o *options, parent *cobra.Command) *cobra.Command {
 	return c
 }
 
-func (o *options) plan(wish *simulate.Wish, moves int) error {
+func (o *options) answerPlan(wish *simulate.Wish, moves int) error {
 	wishes := 0
 	for _, is := range []bool{wish.Pod.Name != "", wish.Devices > 0, moves > 0} {
 		if is {

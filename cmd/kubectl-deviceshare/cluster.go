@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	volcano "volcano.sh/apis/pkg/client/clientset/versioned"
 
@@ -31,15 +32,11 @@ func (o *options) readCluster(ctx context.Context) (*capture.State, error) {
 // not nil, and the product's programs, if Installation is not nil. It returns the client that it
 // asked.
 func (o *options) readClusterInto(ctx context.Context, s *capture.State) (kubernetes.Interface, error) {
-	rest, err := o.flags.ToRESTConfig()
+	config, core, err := o.connectToCluster()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
+		return nil, err
 	}
-	core, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	batch, err := volcano.NewForConfig(rest)
+	batch, err := volcano.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
@@ -47,6 +44,19 @@ func (o *options) readClusterInto(ctx context.Context, s *capture.State) (kubern
 		return nil, err
 	}
 	return core, readScheduling(ctx, core, o.installNamespace, s)
+}
+
+// connectToCluster returns how the cluster of kubectl's flags is reached, and a client of it.
+func (o *options) connectToCluster() (*rest.Config, kubernetes.Interface, error) {
+	config, err := o.flags.ToRESTConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return config, core, nil
 }
 
 func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string, s *capture.State) error {

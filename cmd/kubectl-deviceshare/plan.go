@@ -43,7 +43,7 @@ func (o *options) planCommand() *cobra.Command {
 			if err := l.readWish(args); err != nil {
 				return err
 			}
-			return l.run(c.Context())
+			return l.answerWish(c.Context())
 		},
 	}
 	c.Flags().BoolVar(&l.apply, "apply", false, "say on the pods of the plan that they may move, with your rights; the scheduler then moves them")
@@ -106,7 +106,7 @@ func (l *planner) readWish(args []string) error {
 	return nil
 }
 
-func (l *planner) run(ctx context.Context) error {
+func (l *planner) answerWish(ctx context.Context) error {
 	if err := l.validate(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (l *planner) run(ctx context.Context) error {
 		return err
 	}
 	if isTerminal(l.streams.ErrOut) {
-		l.tell(fmt.Sprintf("planning in a copy of the cluster, with %d nodes and %d pods that have devices or want some ...", len(state.Nodes), len(state.Pods)))
+		l.tellPeople(fmt.Sprintf("planning in a copy of the cluster, with %d nodes and %d pods that have devices or want some ...", len(state.Nodes), len(state.Pods)))
 	}
 	found, err := l.askSimulator(ctx, state)
 	if err != nil {
@@ -164,28 +164,24 @@ func (l *planner) allowMoves(ctx context.Context, found *view.Plan) error {
 	}
 	if !l.apply {
 		if isForPeople := l.output == "table" || l.output == "wide"; isForPeople && len(l.wish) == 1 && l.from == "" {
-			l.tell("To let them move, run this again with --apply.")
+			l.tellPeople("To let them move, run this again with --apply.")
 		}
 		return nil
 	}
-	rest, err := l.flags.ToRESTConfig()
+	_, core, err := l.connectToCluster()
 	if err != nil {
-		return fmt.Errorf("find the cluster: %w", err)
-	}
-	core, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return fmt.Errorf("connect to the API server: %w", err)
+		return err
 	}
 	if err := allowAll(ctx, core, unasked); err != nil {
 		return err
 	}
-	l.tell(fmt.Sprintf("%d pods may move now. The scheduler moves them when %s has waited for the time that it is told to, a minute as shipped.\n"+
+	l.tellPeople(fmt.Sprintf("%d pods may move now. The scheduler moves them when %s has waited for the time that it is told to, a minute as shipped.\n"+
 		"Until then you take it back with: %s", len(unasked), l.wish[0], undoText(unasked)))
 	return nil
 }
 
-// tell writes what is for people beside an answer that a program may read.
-func (l *planner) tell(text string) { fmt.Fprintln(l.streams.ErrOut, text) }
+// tellPeople writes what is for people beside an answer that a program may read.
+func (l *planner) tellPeople(text string) { fmt.Fprintln(l.streams.ErrOut, text) }
 
 // allowAll says on pods that they may move, on all or on none: each is tried first.
 func allowAll(ctx context.Context, core kubernetes.Interface, steps []view.Step) error {

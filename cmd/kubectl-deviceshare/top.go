@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
 
 	"deviceshare/view"
 	"deviceshare/view/forward"
@@ -58,13 +57,9 @@ type meter struct {
 }
 
 func (o *options) newMeter(node string) (*meter, error) {
-	config, err := o.flags.ToRESTConfig()
+	config, client, err := o.connectToCluster()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
+		return nil, err
 	}
 	return &meter{reader: forward.New(config, client, o.installNamespace), node: node}, nil
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
 	volcano "volcano.sh/apis/pkg/client/clientset/versioned"
 
 	"deviceshare/view/desk"
@@ -54,13 +53,9 @@ func (o *options) webPage(ctx context.Context, local bool) (http.Handler, error)
 		}
 		return pageWithEvents(page.New(page.Captured{Of: state})), nil
 	}
-	config, err := o.flags.ToRESTConfig()
+	config, core, err := o.connectToCluster()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
+		return nil, err
 	}
 	if !local {
 		door := forward.NewPageProxy(forward.New(config, core, o.installNamespace))

@@ -4,7 +4,6 @@ package simulate
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -49,35 +48,38 @@ func Defragment(s *capture.State, q *Question, moves int) (*view.Plan, error) {
 		return nil, err
 	}
 	before := freeOnNodes(d.currentCluster())
-	for size := slices.Max(append(before.most, 0)); size > 0 && d.moves > 0; size /= 2 {
-		if err := d.clear(size); err != nil {
+	for _, size := range before.sizes() {
+		if d.moves == 0 {
+			break
+		}
+		if err := d.clearNodes(size); err != nil {
 			return nil, err
 		}
 	}
-	if err := d.removeAll(); err != nil {
+	if err := d.removeFillers(); err != nil {
 		return nil, err
 	}
-	out := d.report()
+	out := d.reportSteps()
 	out.Free = compareFree(before, freeOnNodes(d.currentCluster()))
 	out.Conclude()
 	return out, nil
 }
 
-// clear has pods come that ask for so many devices each, until one has to wait. Those for which
-// nobody has to move come first, all at once.
-func (d *defragmenting) clear(size int) error {
+// clearNodes has pods come that ask for so many devices each, until one has to wait. Those for
+// which nobody has to move come first, all at once.
+func (d *defragmenting) clearNodes(size int) error {
 	d.cluster.LimitMoves(0)
 	free := 0
 	for _, n := range freeOnNodes(d.currentCluster()).free {
 		free += n / size
 	}
-	if _, err := d.fill(size, free); err != nil {
+	if _, err := d.addFillers(size, free); err != nil {
 		return err
 	}
 	for d.moves > 0 {
 		d.cluster.LimitMoves(d.moves)
 		before := len(d.left)
-		stays, err := d.fill(size, 1)
+		stays, err := d.addFillers(size, 1)
 		if err != nil || !stays {
 			return err
 		}
@@ -86,11 +88,12 @@ func (d *defragmenting) clear(size int) error {
 	return nil
 }
 
-// fill has so many pods come, and takes away those that have to wait. It reports whether all stay.
-func (d *defragmenting) fill(size, pods int) (stay bool, err error) {
+// addFillers has so many pods come, and takes away those that have to wait. It reports whether all
+// stay.
+func (d *defragmenting) addFillers(size, pods int) (stay bool, err error) {
 	var names []types.NamespacedName
 	for range pods {
-		p := d.nextPod(size)
+		p := d.nextFiller(size)
 		names = append(names, nameOfPod(p))
 		for _, o := range []any{groupFor(p), p} {
 			if err := d.cluster.Add(o); err != nil {
@@ -108,15 +111,15 @@ func (d *defragmenting) fill(size, pods int) (stay bool, err error) {
 			continue
 		}
 		stay = false
-		if err := d.remove(name); err != nil {
+		if err := d.removeFiller(name); err != nil {
 			return false, err
 		}
 	}
 	return stay, nil
 }
 
-// nextPod is one more pod that asks for so many devices.
-func (d *defragmenting) nextPod(size int) *corev1.Pod {
+// nextFiller is one more pod that asks for so many devices.
+func (d *defragmenting) nextFiller(size int) *corev1.Pod {
 	d.tried++
 	p := d.podWithDevices(size)
 	p.Name = fmt.Sprintf("free-%d", d.tried)
@@ -132,7 +135,7 @@ const (
 	highestPriority = 1_000_000_000
 )
 
-func (d *defragmenting) remove(name types.NamespacedName) error {
+func (d *defragmenting) removeFiller(name types.NamespacedName) error {
 	p, _ := d.cluster.Pod(name)
 	if err := d.cluster.RemovePod(name); err != nil {
 		return err
@@ -141,10 +144,10 @@ func (d *defragmenting) remove(name types.NamespacedName) error {
 	return nil
 }
 
-// removeAll takes the pods away that came.
-func (d *defragmenting) removeAll() error {
+// removeFillers takes the pods away that came.
+func (d *defragmenting) removeFillers() error {
 	for _, name := range d.wishes {
-		if err := d.remove(name); err != nil {
+		if err := d.removeFiller(name); err != nil {
 			return err
 		}
 	}
@@ -154,6 +157,18 @@ func (d *defragmenting) removeAll() error {
 
 // freeNodes are how many devices nodes have, and how many of those are free.
 type freeNodes struct{ most, free []int }
+
+// sizes are as many devices as any node has, and the halves of that down to one.
+func (f freeNodes) sizes() (sizes []int) {
+	most := 0
+	for _, n := range f.most {
+		most = max(most, n)
+	}
+	for size := most; size > 0; size /= 2 {
+		sizes = append(sizes, size)
+	}
+	return sizes
+}
 
 func freeOnNodes(c *view.Cluster) (f freeNodes) {
 	for _, n := range c.Devices("") {
@@ -182,7 +197,7 @@ func compareFree(before, after freeNodes) (out []view.FreeDevices) {
 		}
 		return n
 	}
-	for size := slices.Max(append(before.most, 0)); size > 0; size /= 2 {
+	for _, size := range before.sizes() {
 		out = append(out, view.FreeDevices{Devices: size, Before: count(before, size), After: count(after, size)})
 	}
 	return out

@@ -79,7 +79,7 @@ func Plan(s *capture.State, q *Question, wish *Wish) (*view.Plan, error) {
 			return nil, err
 		}
 	}
-	out := l.report()
+	out := l.reportSteps()
 	if out.Devices = wish.Devices; wish.Devices > 0 {
 		out.For[0].Was = view.Added
 	}
@@ -245,8 +245,8 @@ func (l *planning) permitMoves() error {
 	return nil
 }
 
-// report says what became of the pods.
-func (l *planning) report() *view.Plan {
+// reportSteps says what became of the pods.
+func (l *planning) reportSteps() *view.Plan {
 	out := &view.Plan{}
 	for _, name := range l.wishes {
 		out.For = append(out.For, l.podOutcome(&asked{name: name, was: view.Waited, refused: l.refused}))

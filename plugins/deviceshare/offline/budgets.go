@@ -18,9 +18,9 @@ type budget struct {
 	change   int32
 }
 
-// allowed is how many pods may be evicted now. It never exceeds what was added, since it is not
+// allowedNow is how many pods may be evicted now. It never exceeds what was added, since it is not
 // known how many healthy pods the budget lacked then.
-func (b *budget) allowed() int32 {
+func (b *budget) allowedNow() int32 {
 	return max(0, b.added.Status.DisruptionsAllowed+min(0, b.change))
 }
 
@@ -52,7 +52,7 @@ func (c *Cluster) updateBudgets(p *corev1.Pod, change int32) error {
 		}
 		b.change += change
 		known := b.added.DeepCopy()
-		known.Status.DisruptionsAllowed = b.allowed()
+		known.Status.DisruptionsAllowed = b.allowedNow()
 		if err := c.cache.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Informer().GetIndexer().Update(known); err != nil {
 			return fmt.Errorf("update PodDisruptionBudget %s: %w", nameOf(known), err)
 		}
