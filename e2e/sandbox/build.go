@@ -110,7 +110,7 @@ func runtimeTarget(l layout) target {
 	const ctd, cni = "github.com/containerd/containerd/v2/cmd/", "github.com/containernetworking/plugins/plugins/"
 	return target{what: "containerd and its network plugins", module: "e2e/containerd",
 		packages: []string{ctd + "containerd", ctd + "containerd-shim-runc-v2", ctd + "ctr",
-			cni + "main/ptp", cni + "main/loopback", cni + "ipam/host-local"},
+			cni + "main/ptp", cni + "ipam/host-local"},
 		output: l.runtime() + "/",
 		flags:  []string{"-trimpath", "-tags=no_btrfs,no_devmapper,no_zfs", "-ldflags=" + ldStrip}, env: []string{withoutCgo}}
 }

@@ -75,6 +75,7 @@ func leftOut() map[string]string {
 		"evictions/mps":                           "plan: `TestPlansCostWhatTheCheapestSetOfPodsCosts`; suite `evictions`",
 		"evictions/mig":                           "plan: `TestPlansCostWhatTheCheapestSetOfPodsCosts`; suite `evictions`",
 		"evictions/moves":                         "deviceshare: `TestPodsThatMoveFindTheirPlaces`; plan: `TestPlansMoveTheFewestPods`",
+		"evictions/plan":                          "simulate: `TestAPlanTakesTheFewestMovesAndHolds`; kubectl-deviceshare: `TestAPlanIsAppliedToAllPodsOrToNone`",
 		"evictions/turned_off":                    "deviceshare: `TestAConfigurationWithoutTheActionsEvictsNobody`",
 		"frameworks/deployment":                   "suite `frameworks`",
 		"frameworks/job":                          "suite `frameworks`",
