@@ -121,6 +121,21 @@ func TestThePlaceOfAPodThatMovesIsFoundAgainAfterARestart(t *testing.T) {
 	}
 }
 
+// Jobs of one session ask for different resources, and nothing helps the first of them.
+func TestAPodMovesForAJobThatAsksForOtherResourcesThanTheOneBefore(t *testing.T) {
+	for _, other := range []asks{{number: 3, memory: 9000, cores: 50}, {number: 3, memory: 9000}, {number: 3, cores: 50}, {number: 3}} {
+		for _, name := range []string{"before", "zero"} {
+			l := newMovesLab(t, oneToMove(t, nil, groupOf(name, 1), since(podOf(name, name, other), 0))...)
+			for range 20 {
+				l.tick()
+			}
+			if got := l.evictions(); !slices.Equal(got, []string{"a"}) || !l.isBound("new") || !l.isBound("a-1") {
+				t.Errorf("%s asks for %+v: moved %v; new is bound: %v, a-1: %v", name, other, got, l.isBound("new"), l.isBound("a-1"))
+			}
+		}
+	}
+}
+
 func TestPodsThatDoNotMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(a *corev1.Pod)

@@ -57,8 +57,6 @@ type movers struct {
 	job *api.JobInfo
 	// resources are what they take.
 	resources []string
-	// kinds are what they ask for where they move, by what they look like.
-	kinds map[string]*plan.Wish
 }
 
 // moversFor returns the pods that may move for a job, nil if the action moves none.
@@ -69,7 +67,7 @@ func (p *planner) moversFor(job *api.JobInfo) *movers {
 	if p.world != nil && p.world.movers.serveNext(job) {
 		return p.world.movers
 	}
-	m := &movers{planner: p, job: job, kinds: map[string]*plan.Wish{}}
+	m := &movers{planner: p, job: job}
 	m.resources = resourcesOf(m.listTasks())
 	return m
 }
@@ -156,13 +154,13 @@ func (m *movers) listTasks() (tasks []*api.TaskInfo) {
 	return tasks
 }
 
-// describeMover notes what a task asks for where it moves.
-func (m *movers) describeMover(v *plan.Victim, t *api.TaskInfo, takes []int64) {
-	look := m.lookOf(t)
-	if m.kinds[look] == nil {
-		m.kinds[look] = m.wishOf(placeholderOf(t), takes)
+// wishElsewhere returns what a task asks for where it moves, in the resources of the world.
+func (w *world) wishElsewhere(t *api.TaskInfo, takes []int64) *plan.Wish {
+	look := w.lookOf(t)
+	if w.elsewhere[look] == nil {
+		w.elsewhere[look] = w.movers.wishOf(placeholderOf(t), takes)
 	}
-	v.Elsewhere, v.Frees = m.kinds[look], nil
+	return w.elsewhere[look]
 }
 
 // wishOf is what a placeholder asks for. Nodes that pods are leaving are no targets: a place must

@@ -43,6 +43,8 @@ type world struct {
 	budgets   []*budget
 	// tasks are those that may be evicted.
 	tasks map[sharing.Owner]*api.TaskInfo
+	// elsewhere is what tasks ask for where they move, by what they look like.
+	elsewhere map[string]*plan.Wish
 	// kept are tasks that other plugins keep, and asked says that they were asked for each task.
 	kept  map[api.TaskID]bool
 	asked bool
@@ -60,7 +62,8 @@ func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 		from = p.giversFor(job, p.standings.forResources(p.session, resources).ForTasks(job.Queue, tasks))
 	}
 	if w = p.world; w == nil || inJob || !w.servesNext(job, resources, from, movers) {
-		w = &world{session: p.session, job: job, wall: p.room.wall(), resources: resources, kept: map[api.TaskID]bool{}}
+		w = &world{session: p.session, job: job, wall: p.room.wall(), resources: resources,
+			kept: map[api.TaskID]bool{}, elsewhere: map[string]*plan.Wish{}}
 		if p.world = w; inJob {
 			w.inJobOf, p.world = tasks[0], nil
 		}
@@ -298,7 +301,7 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 	case w.from != nil:
 		w.from.describeVictim(v, t, w.Jobs[t.Job].Queue)
 	case w.movers != nil:
-		w.movers.describeMover(v, t, v.Takes)
+		v.Elsewhere, v.Frees = w.wishElsewhere(t, v.Takes), nil
 	}
 	if g := w.gangOf(w.Jobs[t.Job]); g != nil {
 		v.Gang, v.Role = &g.Gang, slices.Index(g.roles, t.TaskRole)
