@@ -148,6 +148,7 @@ func TestPodsThatDoNotMove(t *testing.T) {
 		"it is spared":               {change: func(a *corev1.Pod) { sparedPod(a) }},
 		"nobody would make it again": {change: func(a *corev1.Pod) { a.OwnerReferences = nil }},
 		"it is more important":       {then: func(l *lab) { l.cache.AddPodGroupV1beta1(important("high", "ma", 0)) }},
+		"its job could not start":    {then: func(l *lab) { l.cache.AddPodGroupV1beta1(groupOf("ma", 2)) }},
 		"a budget needs it":          {change: func(a *corev1.Pod) { labelled(a) }, then: func(l *lab) { l.addBudget(0) }, told: "No evictions help: pods are protected by PodDisruptionBudgets: ns/"},
 		"it does not fit anywhere":   {more: func(t *testing.T) []runtime.Object { return []runtime.Object{on(t, "e", "others", "n2", 0, 6000)} }, told: "No moves help: no other places are free for pods that may move"},
 		"it wants this device":       {change: func(a *corev1.Pod) { a.Annotations[wire.UserUseIDs] = "GPU-n1-0" }, told: "No moves help"},

@@ -83,13 +83,19 @@ func (m *movers) mayInclude(t *api.TaskInfo) bool {
 }
 
 // mayMove reports whether a task may move for anybody: it says so, somebody makes it again, none of
-// its job waits, and it has not moved a short time ago.
+// its job waits, its job could start, and it has not moved a short time ago.
 func (p *planner) mayMove(t *api.TaskInfo) bool {
 	if !p.isVictim(t) || !p.movabilityOf(t).MayMove || metav1.GetControllerOf(t.Pod) == nil {
 		return false
 	}
 	job := p.Jobs[t.Job]
-	return len(job.TaskStatusIndex[api.Pending]) == 0 && p.room.book.Of(holds.Job(job.UID)) == nil && !p.room.hasJustMoved(t, p.moves.Rest)
+	return couldStart(job) && len(job.TaskStatusIndex[api.Pending]) == 0 && p.room.book.Of(holds.Job(job.UID)) == nil && !p.room.hasJustMoved(t, p.moves.Rest)
+}
+
+// couldStart reports whether a job has all pods that it needs to start. One of whose pods some have
+// ended for good goes on with the others, but whoever of them is made again waits for ever.
+func couldStart(job *api.JobInfo) bool {
+	return job.ValidTaskNum() >= job.MinAvailable && job.CheckTaskValid()
 }
 
 // movabilityOf returns what a task says of being ended to make room, or its namespace.
