@@ -34,7 +34,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale rooms rooms-nodes plans mutate chaos sabotage kills hostile pictures fleet versions format lint clean
+.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale rooms rooms-nodes plans histories mutate chaos sabotage kills hostile pictures fleet versions format lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -154,6 +154,13 @@ PLANS ?= 1000000
 
 plans: ## compare plans of evictions with the cheapest of all sets of pods, on random small clusters; PLANS=1000000, a twentieth for several pods and for moves
 	DEVICESHARE_PLANS=$(PLANS) $(GOTEST) -count=1 -timeout 3h -v -run 'TestPlans' ./sharing/plan
+
+HISTORIES       ?= 200
+HISTORIES_FIRST ?= 0
+
+histories: ## random histories of evictions and moves in real sessions, with restarts, failures and devices of all modes; HISTORIES=200 of each kind from HISTORIES_FIRST on
+	DEVICESHARE_HISTORIES=$(HISTORIES) DEVICESHARE_HISTORIES_FIRST=$(HISTORIES_FIRST) $(GOTEST) -count=1 -timeout 12h -v \
+	  -run 'InAnyHistory|TestFailuresLeave|TestRoomIsMade' ./plugins/deviceshare
 
 # What decides. docs/laboratory.md says what comes of it.
 MUTATED ?= sharing sharing/place sharing/policy sharing/worth sharing/request sharing/wire sharing/mig sharing/mps sharing/hamicore sharing/timeslicing \

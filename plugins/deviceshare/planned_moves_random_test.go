@@ -346,7 +346,7 @@ func TestWhoeverMovesIsPlacedInAnyHistory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			moves := 0
-			for seed := range seeds {
+			for seed := range histories(seeds) {
 				h := newMoveHistory(t, seed, kinds)
 				h.run()
 				h.judge()

@@ -5,7 +5,9 @@ package deviceshare
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -45,6 +47,18 @@ func newRoomHistory(t *testing.T, seed uint64) *roomHistory {
 		h.cache.AddQueueV1beta1(queueBelow(t, "default", "", "memory=40000")) // of 60000
 	}
 	return h
+}
+
+// histories yields the seeds of random histories: so many, or those that make histories says.
+func histories(usual uint64) func(yield func(seed uint64) bool) {
+	first, _ := strconv.ParseUint(os.Getenv("DEVICESHARE_HISTORIES_FIRST"), 10, 64)
+	if n, err := strconv.ParseUint(os.Getenv("DEVICESHARE_HISTORIES"), 10, 64); err == nil {
+		usual = n
+	}
+	return func(yield func(uint64) bool) {
+		for seed := first; seed < first+usual && yield(seed); seed++ {
+		}
+	}
 }
 
 // classOf is the priority class of a pod, by its name.
@@ -136,7 +150,7 @@ func TestNobodyIsEvictedInVainInAnyHistory(t *testing.T) {
 		seeds, steps = 2, 120
 	}
 	evictions := 0
-	for seed := range seeds {
+	for seed := range histories(seeds) {
 		h := newRoomHistory(t, seed)
 		deleted := map[string]bool{}
 		for range steps {
@@ -231,7 +245,7 @@ func TestFailuresLeaveNothingBehind(t *testing.T) {
 	if testing.Short() {
 		seeds, steps = 2, 80
 	}
-	for seed := range seeds {
+	for seed := range histories(seeds) {
 		h := newRoomHistory(t, seed+1000)
 		h.with("predicates")
 		for range steps {

@@ -278,8 +278,8 @@ func (l *lab) end(pod *corev1.Pod) {
 	next.CreationTimestamp = metav1.NewTime(time.Unix(1700000000+l.seconds.Load(), 0))
 	next.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	for k := range next.Annotations {
-		if k != schedulingv1beta1.KubeGroupNameAnnotationKey && k != schedulingv1beta1.PodPreemptable && k != wire.UserMayMove {
-			delete(next.Annotations, k)
+		if !slices.Contains([]string{schedulingv1beta1.KubeGroupNameAnnotationKey, schedulingv1beta1.PodPreemptable, wire.UserMayMove, wire.UserMode}, k) {
+			delete(next.Annotations, k) // it is no part of the template
 		}
 	}
 	l.replaced[next.Name] = true
