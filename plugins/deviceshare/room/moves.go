@@ -89,13 +89,21 @@ func (p *planner) mayMove(t *api.TaskInfo) bool {
 		return false
 	}
 	job := p.Jobs[t.Job]
-	return couldStart(job) && len(job.TaskStatusIndex[api.Pending]) == 0 && p.room.book.Of(holds.Job(job.UID)) == nil && !p.room.hasJustMoved(t, p.moves.Rest)
+	return len(job.TaskStatusIndex[api.Pending]) == 0 && p.room.book.Of(holds.Job(job.UID)) == nil &&
+		!p.room.hasJustMoved(t, p.moves.Rest) && p.hasAllMembers(job)
 }
 
-// couldStart reports whether a job has all pods that it needs to start. One of whose pods some have
-// ended for good goes on with the others, but whoever of them is made again waits for ever.
-func couldStart(job *api.JobInfo) bool {
-	return job.ValidTaskNum() >= job.MinAvailable && job.CheckTaskValid()
+// hasAllMembers reports whether a job has all pods that it needs to start. One of whose pods some
+// have ended for good goes on with the others, but whoever of them is made again waits for ever.
+// Each job is looked at once in a session, which takes the longer the more pods it has: in this
+// action only moves end pods, and who moves has a hold.
+func (p *planner) hasAllMembers(job *api.JobInfo) bool {
+	complete, known := p.complete[job.UID]
+	if !known {
+		complete = !lacksMembers(job)
+		p.complete[job.UID] = complete
+	}
+	return complete
 }
 
 // movabilityOf returns what a task says of being ended to make room, or its namespace.

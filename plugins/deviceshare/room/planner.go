@@ -39,6 +39,8 @@ type planner struct {
 	// session, with what people are told of it.
 	helpless map[string]string
 	victims  map[api.JobID][]holds.Victim
+	// complete says of jobs that were looked at whether they have all pods that they need to start.
+	complete map[api.JobID]bool
 	// world is that of the last pod, nil if it is out of date.
 	world     *world
 	standings standingsBy
@@ -49,7 +51,7 @@ type planner struct {
 func (r *Room) planEvictions(action string, moves MoveLimits) (victims map[api.JobID][]holds.Victim, others bool) {
 	p := &planner{
 		session: r.session, room: r, action: action, moves: moves, helpless: map[string]string{},
-		victims: map[api.JobID][]holds.Victim{}, standings: standingsBy{},
+		victims: map[api.JobID][]holds.Victim{}, complete: map[api.JobID]bool{}, standings: standingsBy{},
 	}
 	p.forgetChoices()
 	before := p.lastTransactions()
