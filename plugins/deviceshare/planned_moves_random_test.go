@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/capacity"
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
 
@@ -34,7 +33,6 @@ type moveHistory struct {
 	promised, found map[string][]string
 	// told are the pods that were told, waiters those for whom they were, seen the successors.
 	told, waiters, seen map[string]bool
-	gone                map[string]bool // waiters that gave up
 	early               int
 }
 
@@ -82,7 +80,7 @@ func groupOfPod(pod *corev1.Pod) string {
 
 func newMoveHistory(t *testing.T, seed uint64, kinds moveKinds) *moveHistory {
 	h := &moveHistory{random: rand.New(rand.NewPCG(seed, 101)), kinds: kinds, promised: map[string][]string{}, found: map[string][]string{},
-		told: map[string]bool{}, waiters: map[string]bool{}, seen: map[string]bool{}, gone: map[string]bool{}}
+		told: map[string]bool{}, waiters: map[string]bool{}, seen: map[string]bool{}}
 	r := h.random
 	var objects []runtime.Object
 	members := map[string]int{}
@@ -125,8 +123,7 @@ func newMoveHistory(t *testing.T, seed uint64, kinds moveKinds) *moveHistory {
 		h.oneTier([]string{capacity.PluginName, proportion.PluginName}[r.IntN(2)])
 		asShipped(h.lab)
 	}
-	order := []string{"enqueue", "allocate", "consolidate", "reclaim", "preempt", "backfill"}
-	slices.SortFunc(h.actions, func(a, b framework.Action) int { return slices.Index(order, a.Name()) - slices.Index(order, b.Name()) })
+	h.orderAsShipped()
 	return h
 }
 
@@ -194,7 +191,9 @@ func (h *moveHistory) observe() {
 	h.t.Helper()
 	used := map[string]int64{}
 	for _, pod := range h.pods() {
-		h.count(&pod, used)
+		for _, s := range h.given(&pod) {
+			used[s.UUID] += s.Memory
+		}
 		text := disruption(&pod)
 		if before, node, moves := strings.Cut(text, "; it may move, and a place is kept for it on "); moves && pod.DeletionTimestamp != nil && !h.told[pod.Name] {
 			h.told[pod.Name] = true
@@ -214,28 +213,42 @@ func (h *moveHistory) observe() {
 	}
 }
 
-// count adds up what a pod has of devices, as its annotation says.
-func (h *moveHistory) count(pod *corev1.Pod, used map[string]int64) {
+// givenShare is a part of a device, as a pod's annotation says.
+type givenShare struct {
+	pod    string
+	UUID   string `json:"uuid"`
+	Mode   string `json:"mode"`
+	Memory int64  `json:"memory"`
+	Cores  int64  `json:"cores"`
+	Whole  bool   `json:"whole"`
+	Part   *struct {
+		Start int `json:"start"`
+		Size  int `json:"size"`
+	} `json:"partition"`
+}
+
+// given returns what a pod has of devices, nothing without a node or a placement.
+func (l *lab) given(pod *corev1.Pod) (shares []givenShare) {
+	l.t.Helper()
 	var p struct {
 		Containers []struct {
-			Shares []struct {
-				UUID   string `json:"uuid"`
-				Memory int64  `json:"memory"`
-			} `json:"shares"`
+			Shares []givenShare `json:"shares"`
 		} `json:"containers"`
 	}
 	text := pod.Annotations[wire.PodPlacement]
 	if pod.Spec.NodeName == "" || text == "" {
-		return
+		return nil
 	}
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		h.t.Fatal(err)
+		l.t.Fatalf("pod %s: %v", pod.Name, err)
 	}
 	for _, c := range p.Containers {
 		for _, s := range c.Shares {
-			used[s.UUID] += s.Memory
+			s.pod = pod.Name
+			shares = append(shares, s)
 		}
 	}
+	return shares
 }
 
 // disturb does what breaks plans.
@@ -256,17 +269,10 @@ func (h *moveHistory) disturb() {
 		}
 	case 5:
 		if name := fmt.Sprintf("w%dx0", r.IntN(3)); h.pod(name) != nil && h.pod(name).Spec.NodeName == "" {
-			h.gone[name] = true
 			h.endPod(name)
 		}
 	case 6:
-		var running []string
-		for _, pod := range h.pods() {
-			if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
-				running = append(running, pod.Name)
-			}
-		}
-		if len(running) > 0 {
+		if running := h.running(); len(running) > 0 {
 			h.leave(running[r.IntN(len(running))])
 			h.caughtUp()
 		}

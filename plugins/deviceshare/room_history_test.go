@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
+
+	"deviceshare/sharing"
 )
 
 // roomHistory lets random things happen to a cluster, and remembers who was evicted for whom.
@@ -26,7 +28,6 @@ type roomHistory struct {
 	asked   map[string]bool
 	boundAt map[string]int64
 	nodeOf  map[string]string
-	gone    map[string]bool
 	where   map[string]string
 	// leftFor is for whom a pod left, and leftAt when; minimum is that of groups.
 	leftFor map[string]string
@@ -40,13 +41,18 @@ func newRoomHistory(t *testing.T, seed uint64) *roomHistory {
 	for n := range 3 {
 		objects = append(objects, nodeOf(t, devices(fmt.Sprint("n", n), 2, 10000)))
 	}
-	h := &roomHistory{lab: newLab(t, objects...), random: rand.New(rand.NewPCG(seed, 7)), rounds: map[string][]int64{}, asked: map[string]bool{},
-		boundAt: map[string]int64{}, nodeOf: map[string]string{}, gone: map[string]bool{}, where: map[string]string{}, leftFor: map[string]string{}, leftAt: map[string]int64{}, minimum: map[string]int32{}}
-	keepsNoGangs(h.lab) // as shipped
+	h := newHistoryOf(newLab(t, objects...), rand.New(rand.NewPCG(seed, 7)))
 	if seed%2 == 1 {
 		h.cache.AddQueueV1beta1(queueBelow(t, "default", "", "memory=40000")) // of 60000
 	}
 	return h
+}
+
+// newHistoryOf is a history of a lab in which nothing has happened.
+func newHistoryOf(l *lab, r *rand.Rand) *roomHistory {
+	keepsNoGangs(l) // as shipped
+	return &roomHistory{lab: l, random: r, rounds: map[string][]int64{}, asked: map[string]bool{}, boundAt: map[string]int64{},
+		nodeOf: map[string]string{}, where: map[string]string{}, leftFor: map[string]string{}, leftAt: map[string]int64{}, minimum: map[string]int32{}}
 }
 
 // histories yields the seeds of random histories: so many, or those that make histories says.
@@ -85,9 +91,7 @@ func (h *roomHistory) arrive() {
 	for i := range members {
 		pod := withGrace(podOf(fmt.Sprintf("%sx%d", group, i), group, want), int64(h.random.IntN(5)))
 		pod.Annotations[schedulingv1beta1.PodPreemptable] = "true"
-		h.mu.Lock()
-		h.replaced[pod.Name] = class == 0 && h.random.IntN(2) == 0
-		h.mu.Unlock()
+		h.replace(pod.Name, class == 0 && h.random.IntN(2) == 0)
 		h.create(pod)
 	}
 }
@@ -95,39 +99,85 @@ func (h *roomHistory) arrive() {
 // observe notes who was asked to leave, and who was bound.
 func (h *roomHistory) observe() {
 	h.t.Helper()
-	now := h.seconds.Load()
-	present := map[string]bool{}
 	for _, pod := range h.pods() {
-		present[pod.Name] = true
-		if pod.Spec.NodeName != "" && h.nodeOf[pod.Name] == "" {
-			h.nodeOf[pod.Name], h.boundAt[pod.Name] = pod.Spec.NodeName, now
-		}
-		for _, c := range pod.Status.Conditions {
-			if c.Type != corev1.DisruptionTarget || h.asked[pod.Name] {
-				continue
-			}
-			h.asked[pod.Name] = true
-			var node, wish string
-			if _, err := fmt.Sscanf(c.Message, "makes room on %s for %s", &node, &wish); err != nil {
-				h.t.Fatalf("pod %s has the condition %q: %v", pod.Name, c.Message, err)
-			}
-			wish = strings.TrimPrefix(wish, "ns/")
-			if classOf(wish) <= classOf(pod.Name) {
-				h.t.Errorf("second %d: pod %s leaves for %s", now, pod.Name, wish)
-			}
-			h.where[wish], h.leftFor[pod.Name], h.leftAt[pod.Name] = node, wish, now
-			h.rounds[wish] = append(h.rounds[wish], now)
+		h.noteBound(&pod)
+		if wish := h.noteTold(&pod); wish != "" && classOf(wish) <= classOf(pod.Name) {
+			h.t.Errorf("second %d: pod %s leaves for %s", h.seconds.Load(), pod.Name, wish)
 		}
 	}
-	for name := range h.nodeOf {
-		h.gone[name] = !present[name]
+	h.checkLedgers()
+}
+
+// noteBound notes where a pod was bound. It reports whether that is news.
+func (h *roomHistory) noteBound(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName == "" || h.nodeOf[pod.Name] != "" {
+		return false
 	}
+	h.nodeOf[pod.Name], h.boundAt[pod.Name] = pod.Spec.NodeName, h.seconds.Load()
+	return true
+}
+
+// noteTold notes for whom a pod is told to leave. It returns that pod, "" if there is no news.
+func (h *roomHistory) noteTold(pod *corev1.Pod) (wish string) {
+	h.t.Helper()
+	for _, c := range pod.Status.Conditions {
+		if c.Type != corev1.DisruptionTarget || h.asked[pod.Name] {
+			continue
+		}
+		h.asked[pod.Name] = true
+		var node string
+		if _, err := fmt.Sscanf(c.Message, "makes room on %s for %s", &node, &wish); err != nil {
+			h.t.Fatalf("pod %s has the condition %q: %v", pod.Name, c.Message, err)
+		}
+		wish = strings.Trim(strings.TrimPrefix(wish, "ns/"), ";")
+		h.where[wish], h.leftFor[pod.Name], h.leftAt[pod.Name] = node, wish, h.seconds.Load()
+		h.rounds[wish] = append(h.rounds[wish], h.seconds.Load())
+	}
+	return wish
+}
+
+// checkLedgers checks what the scheduler believes of each node.
+func (h *roomHistory) checkLedgers() {
+	h.t.Helper()
 	for name, n := range h.store.cluster.Nodes() {
 		if n.Ledger == nil {
 			continue
 		}
 		if err := n.Ledger.Check(); err != nil {
-			h.t.Errorf("second %d, node %s: %v", now, name, err)
+			h.t.Errorf("second %d, node %s: %v", h.seconds.Load(), name, err)
+		}
+	}
+}
+
+// finish ends a pod that has done its work.
+func (h *roomHistory) finish(name string) {
+	h.t.Helper()
+	h.replace(name, false)
+	h.leave(name)
+	h.caughtUp()
+}
+
+// failSome has one in ten evictions fail once.
+func (h *roomHistory) failSome() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, pod := range h.pods() {
+		h.failing[pod.Name] = h.random.IntN(10) / 9
+	}
+}
+
+// judgeRounds checks that whoever left made room for a pod that was bound, in one round.
+func (h *roomHistory) judgeRounds() {
+	h.t.Helper()
+	for wish, rounds := range h.rounds {
+		first := rounds[0]
+		if !h.wasServed(wish, first) {
+			h.t.Errorf("%d pods left node %s from second %d on for pod %s, which was not bound: told %q", len(rounds), h.where[wish], first, wish, h.status.message(wish))
+		}
+		for _, at := range rounds[1:] {
+			if at != first && !h.robbed(wish, first, at) {
+				h.t.Errorf("pods left for %s in second %d, and again in second %d", wish, first, at)
+			}
 		}
 	}
 }
@@ -160,20 +210,10 @@ func TestNobodyIsEvictedInVainInAnyHistory(t *testing.T) {
 					h.arrive()
 				}
 			case 2: // a pod has done its work
-				var running []corev1.Pod
-				for _, pod := range h.pods() {
-					if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
-						running = append(running, pod)
-					}
-				}
-				if len(running) > 4 {
-					pod := running[h.random.IntN(len(running))]
-					deleted[pod.Name] = true
-					h.mu.Lock()
-					h.replaced[pod.Name] = false
-					h.mu.Unlock()
-					h.leave(pod.Name)
-					h.caughtUp()
+				if running := h.running(); len(running) > 4 {
+					name := running[h.random.IntN(len(running))]
+					deleted[name] = true
+					h.finish(name)
 				}
 			}
 			h.tick()
@@ -185,19 +225,9 @@ func TestNobodyIsEvictedInVainInAnyHistory(t *testing.T) {
 		}
 		evictions += len(h.asked)
 		h.checkGangs(deleted)
-		for wish, rounds := range h.rounds {
-			first := rounds[0]
-			if !h.wasServed(wish, first) {
-				t.Errorf("seed %d: %d pods left node %s from second %d on for pod %s, which was not bound", seed, len(rounds), h.where[wish], first, wish)
-			}
-			for _, at := range rounds[1:] {
-				if at != first && !h.robbed(wish, first, at) {
-					t.Errorf("seed %d: pods left for %s in second %d, and again in second %d", seed, wish, first, at)
-				}
-			}
-		}
+		h.judgeRounds()
 		if t.Failed() {
-			return
+			t.Fatalf("seed %d", seed)
 		}
 	}
 	if evictions == 0 {
@@ -264,11 +294,7 @@ func TestFailuresLeaveNothingBehind(t *testing.T) {
 					h.caughtUp()
 				}
 			case 6:
-				h.mu.Lock()
-				for _, pod := range h.pods() {
-					h.failing[pod.Name] = h.random.IntN(10) / 9
-				}
-				h.mu.Unlock()
+				h.failSome()
 			}
 			h.tick()
 			h.observe()
@@ -292,14 +318,17 @@ func TestFailuresLeaveNothingBehind(t *testing.T) {
 }
 
 // cordon keeps new pods off a node, or lets them on it again.
-func (h *roomHistory) cordon(node string, on bool) {
-	h.t.Helper()
-	object := nodeOf(h.t, devices(node, 2, 10000))
+func (h *roomHistory) cordon(node string, on bool) { h.cordonWith(devices(node, 2, 10000), on) }
+
+// cordonWith has a node with these devices take new pods, or none.
+func (l *lab) cordonWith(inv sharing.Inventory, on bool) {
+	l.t.Helper()
+	object := nodeOf(l.t, inv)
 	object.Spec.Unschedulable = on
-	h.publish(object)
-	h.eventually("Volcano has seen the node", func() bool {
-		h.cache.Mutex.Lock()
-		defer h.cache.Mutex.Unlock()
-		return h.cache.Nodes[node].Node.Spec.Unschedulable == on
+	l.publish(object)
+	l.eventually("Volcano has seen the node", func() bool {
+		l.cache.Mutex.Lock()
+		defer l.cache.Mutex.Unlock()
+		return l.cache.Nodes[inv.Node].Node.Spec.Unschedulable == on
 	})
 }

@@ -3,18 +3,14 @@
 package deviceshare
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
-	"volcano.sh/volcano/pkg/scheduler/conf"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
 
 	"deviceshare/sharing"
@@ -71,20 +67,14 @@ func newModesHistory(t *testing.T, seed uint64, kinds modesKinds) *modesHistory 
 		h.nodes = append(h.nodes, inv)
 		objects = append(objects, nodeOf(t, inv))
 	}
-	h.roomHistory = &roomHistory{lab: newLab(t, objects...), random: r, rounds: map[string][]int64{}, asked: map[string]bool{},
-		boundAt: map[string]int64{}, nodeOf: map[string]string{}, gone: map[string]bool{}, where: map[string]string{},
-		leftFor: map[string]string{}, leftAt: map[string]int64{}, minimum: map[string]int32{}}
-	keepsNoGangs(h.lab) // as shipped
+	h.roomHistory = newHistoryOf(newMovesLab(t, objects...), r)
 	if kinds.hasQueues {
 		h.cache.AddQueueV1beta1(queueFrom(t, "mine", "weight=2"))
 		h.cache.AddQueueV1beta1(queueFrom(t, "theirs", "weight=1"))
 		h.oneTier(proportion.PluginName)
 		asShipped(h.lab)
 	}
-	h.world.actions = []conf.Configuration{{Name: "consolidate", Arguments: map[string]any{"after": "10s"}}, {Name: "preempt", Arguments: map[string]any{}}}
-	h.actions = slices.Insert(h.actions, 2, framework.Action(h.store.MakingRoom(consolidateAction{})))
-	order := []string{"enqueue", "allocate", "consolidate", "reclaim", "preempt", "backfill"} // as shipped
-	slices.SortFunc(h.actions, func(a, b framework.Action) int { return slices.Index(order, a.Name()) - slices.Index(order, b.Name()) })
+	h.orderAsShipped()
 	return h
 }
 
@@ -143,99 +133,44 @@ func (h *modesHistory) arriveInAnyForm() {
 		if moves {
 			movable(pod)
 		}
-		h.mu.Lock()
-		h.replaced[pod.Name] = moves || isReplaced
-		h.mu.Unlock()
+		h.replace(pod.Name, moves || isReplaced)
 		h.create(pod)
 	}
 }
 
-// look notes what an observer sees: who is told to leave for whom, who is bound where, and what
-// each device has to give.
-func (h *modesHistory) look() {
+// observeAll notes what an observer sees: who is told to leave for whom, who is bound where, and
+// what each device has to give.
+func (h *modesHistory) observeAll() {
 	h.t.Helper()
-	now := h.seconds.Load()
 	given := map[string][]givenShare{}
 	for _, pod := range h.pods() {
-		if pod.Spec.NodeName != "" {
-			if h.nodeOf[pod.Name] == "" {
-				h.nodeOf[pod.Name], h.boundAt[pod.Name] = pod.Spec.NodeName, now
-				if strings.Contains(pod.Name, "-") {
-					h.found[groupOfPod(&pod)] = append(h.found[groupOfPod(&pod)], pod.Spec.NodeName)
-				}
-			}
-			h.addGiven(&pod, given)
+		group := groupOfPod(&pod)
+		if h.noteBound(&pod) && strings.Contains(pod.Name, "-") {
+			h.found[group] = append(h.found[group], pod.Spec.NodeName)
 		}
-		if text := disruption(&pod); text != "" && !h.asked[pod.Name] {
-			h.asked[pod.Name] = true
-			h.noteTold(&pod, text, now)
+		shares := h.given(&pod)
+		if pod.Spec.NodeName != "" && len(shares) == 0 {
+			h.t.Fatalf("pod %s is bound without a placement", pod.Name)
+		}
+		for _, s := range shares {
+			given[s.UUID] = append(given[s.UUID], s)
+		}
+		if wish := h.noteTold(&pod); wish != "" {
+			_, place, moves := strings.Cut(disruption(&pod), "a place is kept for it on ")
+			if moves {
+				h.promised[group] = append(h.promised[group], place)
+			}
+			if least := classOf(pod.Name); !h.kinds.hasQueues && (classOf(wish) < least || classOf(wish) == least && !moves) {
+				h.t.Errorf("second %d: pod %s leaves for %s", h.seconds.Load(), pod.Name, wish)
+			}
 		}
 	}
 	for id, shares := range given {
 		if why := wrongOn(h.devices[id], shares); why != "" {
-			h.t.Errorf("second %d, device %s: %s", now, id, why)
+			h.t.Errorf("second %d, device %s: %s", h.seconds.Load(), id, why)
 		}
 	}
-	for name, n := range h.store.cluster.Nodes() {
-		if n.Ledger == nil {
-			continue
-		}
-		if err := n.Ledger.Check(); err != nil {
-			h.t.Errorf("second %d, node %s: %v", now, name, err)
-		}
-	}
-}
-
-// noteTold reads what a pod is told that has to leave.
-func (h *modesHistory) noteTold(pod *corev1.Pod, text string, now int64) {
-	h.t.Helper()
-	var node, wish string
-	if _, err := fmt.Sscanf(text, "makes room on %s for %s", &node, &wish); err != nil {
-		h.t.Fatalf("pod %s has the condition %q: %v", pod.Name, text, err)
-	}
-	wish = strings.Trim(strings.TrimPrefix(wish, "ns/"), ";")
-	_, place, moves := strings.Cut(text, "a place is kept for it on ")
-	if moves {
-		h.promised[groupOfPod(pod)] = append(h.promised[groupOfPod(pod)], place)
-	}
-	if least := classOf(pod.Name); !h.kinds.hasQueues && (classOf(wish) < least || classOf(wish) == least && !moves) {
-		h.t.Errorf("second %d: pod %s leaves for %s", now, pod.Name, wish)
-	}
-	h.where[wish], h.leftFor[pod.Name], h.leftAt[pod.Name] = node, wish, now
-	h.rounds[wish] = append(h.rounds[wish], now)
-}
-
-// givenShare is a part of a device, as a pod's annotation says.
-type givenShare struct {
-	pod    string
-	UUID   string `json:"uuid"`
-	Mode   string `json:"mode"`
-	Memory int64  `json:"memory"`
-	Cores  int64  `json:"cores"`
-	Whole  bool   `json:"whole"`
-	Part   *struct {
-		Start int `json:"start"`
-		Size  int `json:"size"`
-	} `json:"partition"`
-}
-
-// addGiven adds what a pod has been given.
-func (h *modesHistory) addGiven(pod *corev1.Pod, given map[string][]givenShare) {
-	h.t.Helper()
-	var p struct {
-		Containers []struct {
-			Shares []givenShare `json:"shares"`
-		} `json:"containers"`
-	}
-	if err := json.Unmarshal([]byte(pod.Annotations[wire.PodPlacement]), &p); err != nil {
-		h.t.Fatalf("pod %s: %v", pod.Name, err)
-	}
-	for _, c := range p.Containers {
-		for _, s := range c.Shares {
-			s.pod = pod.Name
-			given[s.UUID] = append(given[s.UUID], s)
-		}
-	}
+	h.checkLedgers()
 }
 
 // wrongOn says what is wrong with the parts of a device that are given at the same time, "" for
@@ -273,18 +208,10 @@ func (h *modesHistory) step() {
 			h.arriveInAnyForm()
 		}
 	case 3: // a pod has done its work
-		var running []string
-		for _, pod := range h.pods() {
-			if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
-				running = append(running, pod.Name)
-			}
-		}
-		if len(running) > 5 {
+		if running := h.running(); len(running) > 5 {
 			name := running[r.IntN(len(running))]
 			h.ended[name] = true
-			h.replace(name, false)
-			h.leave(name)
-			h.caughtUp()
+			h.finish(name)
 		}
 	case 4:
 		if h.kinds.fails {
@@ -301,21 +228,14 @@ func (h *modesHistory) disturb() {
 	case 1:
 		h.setLeads(r.IntN(2) == 0)
 	case 2:
-		h.mu.Lock()
-		for _, pod := range h.pods() {
-			h.failing[pod.Name] = r.IntN(10) / 9
-		}
-		h.mu.Unlock()
+		h.failSome()
 	case 3: // a device breaks, or works again
 		inv := h.nodes[r.IntN(len(h.nodes))]
 		d := &inv.Devices[r.IntN(len(inv.Devices))]
 		d.Healthy = !d.Healthy
 		h.publish(nodeOf(h.t, inv))
 	case 4: // a node goes, or comes back
-		inv := h.nodes[r.IntN(len(h.nodes))]
-		object := nodeOf(h.t, inv)
-		object.Spec.Unschedulable = r.IntN(2) == 0
-		h.publish(object)
+		h.cordonWith(h.nodes[r.IntN(len(h.nodes))], r.IntN(2) == 0)
 	case 5: // somebody who waits gives up
 		for _, pod := range h.pods() {
 			if pod.Spec.NodeName == "" {
@@ -333,12 +253,12 @@ func (h *modesHistory) run(steps int) {
 	for range steps {
 		h.step()
 		h.tick()
-		h.look()
+		h.observeAll()
 	}
 	h.repair()
 	for range map[bool]int{false: 40, true: 220}[h.kinds.fails] {
 		h.tick()
-		h.look()
+		h.observeAll()
 	}
 	if h.kinds == (modesKinds{}) {
 		h.judge()
@@ -358,7 +278,7 @@ func (h *modesHistory) repair() {
 		for i := range inv.Devices {
 			inv.Devices[i].Healthy = true
 		}
-		h.publish(nodeOf(h.t, inv))
+		h.cordonWith(inv, false)
 	}
 }
 
@@ -366,16 +286,7 @@ func (h *modesHistory) repair() {
 // and who moved is where it was told.
 func (h *modesHistory) judge() {
 	h.t.Helper()
-	for wish, rounds := range h.rounds {
-		if !h.wasServed(wish, rounds[0]) {
-			h.t.Errorf("%d pods left node %s from second %d on for pod %s, which was not bound: told %q", len(rounds), h.where[wish], rounds[0], wish, h.status.message(wish))
-		}
-		for _, at := range rounds[1:] {
-			if at != rounds[0] && !h.robbed(wish, rounds[0], at) {
-				h.t.Errorf("pods left for %s in second %d, and again in second %d", wish, rounds[0], at)
-			}
-		}
-	}
+	h.judgeRounds()
 	for group, nodes := range h.promised {
 		if h.hasLost(group) {
 			continue // what is made again of it cannot start

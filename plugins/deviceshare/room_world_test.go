@@ -238,6 +238,22 @@ func (l *lab) pod(name string) *corev1.Pod {
 	return o.(*corev1.Pod)
 }
 
+// running returns the pods that have a node and need not leave it.
+func (l *lab) running() (names []string) {
+	for _, pod := range l.pods() {
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// orderAsShipped has the actions run in the order of the shipped configuration.
+func (l *lab) orderAsShipped() {
+	order := []string{"enqueue", "allocate", "consolidate", "reclaim", "preempt", "backfill"}
+	slices.SortFunc(l.actions, func(a, b framework.Action) int { return slices.Index(order, a.Name()) - slices.Index(order, b.Name()) })
+}
+
 // tick lets a second pass and runs a session.
 func (l *lab) tick() {
 	l.t.Helper()
