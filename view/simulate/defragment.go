@@ -48,7 +48,7 @@ func Defragment(s *capture.State, q *Question, moves int) (*view.Plan, error) {
 		return nil, err
 	}
 	before := freeOnNodes(d.currentCluster())
-	for _, size := range before.sizes() {
+	for _, size := range before.listSizes() {
 		if d.moves == 0 {
 			break
 		}
@@ -158,8 +158,8 @@ func (d *defragmenting) removeFillers() error {
 // freeNodes are how many devices nodes have, and how many of those are free.
 type freeNodes struct{ most, free []int }
 
-// sizes are as many devices as any node has, and the halves of that down to one.
-func (f freeNodes) sizes() (sizes []int) {
+// listSizes returns as many devices as any node has, and the halves of that down to one.
+func (f freeNodes) listSizes() (sizes []int) {
 	most := 0
 	for _, n := range f.most {
 		most = max(most, n)
@@ -197,7 +197,7 @@ func compareFree(before, after freeNodes) (out []view.FreeDevices) {
 		}
 		return n
 	}
-	for _, size := range before.sizes() {
+	for _, size := range before.listSizes() {
 		out = append(out, view.FreeDevices{Devices: size, Before: count(before, size), After: count(after, size)})
 	}
 	return out
