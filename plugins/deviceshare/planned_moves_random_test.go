@@ -351,8 +351,9 @@ func TestWhoeverMovesIsPlacedInAnyHistory(t *testing.T) {
 		"queues": {hasQueues: true}, "failures": {fails: true, isEarly: true}, "failures and queues": {fails: true, hasQueues: true, endsGangs: true, hasCPUs: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			moves := 0
+			moves, runs := 0, 0
 			for seed := range histories(seeds) {
+				runs++
 				h := newMoveHistory(t, seed, kinds)
 				h.run()
 				h.judge()
@@ -360,7 +361,7 @@ func TestWhoeverMovesIsPlacedInAnyHistory(t *testing.T) {
 					t.Fatalf("seed %d", seed)
 				}
 			}
-			t.Logf("%d moves in %d histories", moves, seeds)
+			t.Logf("%d moves in %d histories", moves, runs)
 		})
 	}
 }
