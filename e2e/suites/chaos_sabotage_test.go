@@ -44,6 +44,7 @@ func (w *world) sabotageIsFound(ctx context.Context, t *testing.T, u *user.User)
 		"a partition is destroyed":            saboteur.destroyPartition,
 		"a placement is edited":               saboteur.editPlacement,
 		"a pod is killed":                     saboteur.killPod,
+		"a pod is evicted that is spared":     saboteur.evictSpared,
 		"a specification is left on the node": saboteur.leaveFile,
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
@@ -233,6 +234,22 @@ func (s saboteur) killPod() {
 	if got := chaos.Judge(now, ""); !strings.Contains(got.Wrong, "exit code 137") {
 		s.t.Errorf("a pod that was killed: %+v", got)
 	}
+}
+
+// evictSpared says of a pod, as a scheduler does, that it was evicted.
+func (s saboteur) evictSpared() {
+	p := s.start("spared", string(sharing.HAMiCore), workload.Ask{Number: 1, Memory: 1000}, "exec /usr/bin/cudaclient forever")
+	if err := s.user.Annotate(s.ctx, p.Name, "volcano.sh/preemptable", "false"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.innocent()
+	patch := []byte(`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler",` +
+		`"message":"makes room on n1 for ml/train-0 (priority 100, this one 0); pods with an annotation are spared"}]}}`)
+	pods := asScheduler(s.t, s.cluster).CoreV1().Pods(p.Namespace)
+	if _, err := pods.Patch(s.ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.found("evictions", "although its annotation")
 }
 
 // leaveFile leaves the specification of a container that is gone.

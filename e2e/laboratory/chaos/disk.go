@@ -28,14 +28,15 @@ func (d *Disturber) Confine(ctx context.Context) error {
 	return errors.Join(d.cluster.Restart(sandbox.Keeper), d.cluster.Restart(sandbox.DevicePlugin))
 }
 
-// Release undoes what a run does to a cluster's records. What is recorded stays.
+// Release undoes what a run does to a cluster's records, of which what is recorded stays, and to
+// its priorities.
 func Release(ctx context.Context, c *sandbox.Cluster) error {
 	script := "cp -a " + records + " " + records + ".copy && umount --lazy " + records + " && rm -rf " + records + "/*" +
 		" && cp -a " + records + ".copy/. " + records + " && rm -r " + records + ".copy"
 	if out, err := c.Run(ctx, "sh", "-c", script); err != nil {
 		return fmt.Errorf("take the records' own disk away: %w\n%s", err, out)
 	}
-	return errors.Join(c.Restart(sandbox.Keeper), c.Restart(sandbox.DevicePlugin))
+	return errors.Join(c.Restart(sandbox.Keeper), c.Restart(sandbox.DevicePlugin), deletePriorities(ctx, c))
 }
 
 func (d *Disturber) fill(ctx context.Context) error {

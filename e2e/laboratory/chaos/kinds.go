@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,12 +46,16 @@ func order(name string, r *rand.Rand) Order {
 	kind := draw(r, []chance[string]{
 		{"hami-core", 5}, {"mig", 3}, {"mps", 3}, {"time-slicing", 2}, {"any mode", 3}, {"whole device", 1},
 		{"several containers", 3}, {"sidecar", 2}, {"gang", 2}, {"job", 4}, {"deployment", 2},
+		{"important share", 5}, {"important devices", 3}, {"important gang", 2},
 	})
 	o := Order{Kind: kind}
 	switch kind {
 	case "whole device":
-		o.Pods = []*corev1.Pod{pod(name).Annotate(modeKey, "hami-core").
-			App("main", workload.Ask{Number: 1, Cores: 100}, "info", "alloc", "70000", "expect", "ok", "sleep", seconds(r)).Build()}
+		o.Pods = []*corev1.Pod{wholeDevices(name, 1, r).Build()}
+	case "important devices":
+		o.Pods = []*corev1.Pod{wholeDevices(name, 1+r.Int64N(2), r).Build()}
+	case "important share":
+		o.Pods = []*corev1.Pod{largeShare(name, r).Build()}
 	case "several containers":
 		o.Pods = []*corev1.Pod{several(name, r).Build()}
 	case "sidecar":
@@ -64,6 +69,12 @@ func order(name string, r *rand.Rand) Order {
 			p := shared(fmt.Sprintf("%s-%d", name, i), "hami-core", r).Annotate(workload.GroupKey, name)
 			o.Pods = append(o.Pods, p.Build())
 		}
+	case "important gang":
+		o.Gang = true
+		for i := range 2 {
+			p := wholeDevices(fmt.Sprintf("%s-%d", name, i), 1, r).Annotate(workload.GroupKey, name)
+			o.Pods = append(o.Pods, p.Build())
+		}
 	case "job":
 		o.Controlled = newJob(name, shared(name, "", r).Build())
 	case "deployment":
@@ -73,11 +84,37 @@ func order(name string, r *rand.Rand) Order {
 	default:
 		o.Pods = []*corev1.Pod{shared(name, kind, r).Build()}
 	}
+	for _, p := range o.Pods {
+		if strings.HasPrefix(kind, "important") {
+			p.Spec.PriorityClassName = importantClass
+		}
+		grace := draw(r, graces())
+		p.Spec.TerminationGracePeriodSeconds = &grace
+	}
 	return o
 }
 
 // pod begins a pod of the CUDA client.
 func pod(name string) *workload.Pod { return workload.New(name, sandbox.ImageCUDAClient).AsUser(1000) }
+
+// wholeDevices is a pod that has devices to itself.
+func wholeDevices(name string, devices int64, r *rand.Rand) *workload.Pod {
+	return pod(name).Annotate(modeKey, "hami-core").
+		App("main", workload.Ask{Number: devices, Cores: 100}, "info", "alloc", "70000", "expect", "ok", "sleep", seconds(r))
+}
+
+// largeShare is a pod with so large a share that it seldom finds one that is free.
+func largeShare(name string, r *rand.Rand) *workload.Pod {
+	p, ask := pod(name), workload.Ask{Number: 1, Memory: 25_000 + r.Int64N(50_000)}
+	mode := draw(r, []chance[string]{{"hami-core", 3}, {"mps", 2}, {"mig", 1}, {"", 3}})
+	if mode != "" {
+		p.Annotate(modeKey, mode)
+	}
+	if mode == "mig" { // the device in mode mig that is not edited has a resident
+		ask.Memory = min(ask.Memory, 38_000)
+	}
+	return p.App("main", ask, limited(ask.Memory, r)...)
+}
 
 // shared is a pod with one share, in a mode or in any.
 func shared(name, mode string, r *rand.Rand) *workload.Pod {
@@ -113,6 +150,9 @@ func limited(mib int64, r *rand.Rand) []string {
 	}
 	return append(steps, "free", "alloc", workload.MiB(mib-100), "expect", "ok")
 }
+
+// graces are in seconds. The client does not listen to SIGTERM, so that it stays for so long.
+func graces() []chance[int64] { return []chance[int64]{{0, 3}, {2, 1}, {5, 1}} }
 
 func amount(r *rand.Rand) int64 { return 200 + r.Int64N(8000) }
 

@@ -24,6 +24,8 @@ type Observer struct {
 	mu     sync.Mutex
 	pods   map[string]Pod // by UID, also those that are gone
 	offers map[string]Offer
+	// standings by UID, of everybody that was ever seen
+	standings map[string]Standing
 }
 
 // NewObserver begins to look at a cluster.
@@ -32,7 +34,7 @@ func NewObserver(c *sandbox.Cluster) (*Observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the machine's processes: %w", err)
 	}
-	return &Observer{cluster: c, proc: proc, pods: map[string]Pod{}}, nil
+	return &Observer{cluster: c, proc: proc, pods: map[string]Pod{}, standings: map[string]Standing{}}, nil
 }
 
 // Sight is what came of one look.
@@ -76,7 +78,7 @@ func (o *Observer) Look(ctx context.Context) (Sight, error) {
 	}
 	ledger, err := o.ledger(ctx)
 	return Sight{Ledger: err, Violations: Violations(Scene{Pods: o.pods, Offers: o.offers, Processes: now.processes,
-		Partitions: now.partitions, Alive: alive(before, after), Ledger: ledger})}, nil
+		Partitions: now.partitions, Alive: alive(before, after), Ledger: ledger, Standings: o.standings})}, nil
 }
 
 // Agree reports how the ledger of the scheduler that leads differs from what the API server says;
@@ -92,6 +94,13 @@ func (o *Observer) Agree(ctx context.Context) (difference string, err error) {
 		return "", err
 	}
 	return disagreement(o.pods, ledger), nil
+}
+
+// Evictions returns what was seen of them so far.
+func (o *Observer) Evictions() Evictions {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return countEvictions(o.standings)
 }
 
 // Left lists what pods have left behind that are gone: memory at the driver, CDI specifications,
@@ -125,6 +134,8 @@ func (o *Observer) ask(ctx context.Context) error {
 		o.pods[uid] = p
 	}
 	for i := range list.Items {
+		uid := string(list.Items[i].UID)
+		o.standings[uid] = readStanding(&list.Items[i])
 		p, placed, err := readPod(&list.Items[i])
 		if err != nil {
 			return err

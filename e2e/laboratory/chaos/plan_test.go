@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/e2e/workload"
 )
 
 func events(seed uint64, n int) []Event {
@@ -100,16 +103,39 @@ func TestOrdersHaveTheirNamesAndNothingFromElsewhere(t *testing.T) {
 		name := fmt.Sprintf("p0-%d", n)
 		o := order(name, r)
 		kinds[o.Kind] = true
-		if (o.Controlled == nil) == (len(o.Pods) == 0) || o.Gang != (len(o.Pods) == 3) {
+		if (o.Controlled == nil) == (len(o.Pods) == 0) || o.Gang != (len(o.Pods) > 1) {
 			t.Fatalf("%s: %d pods, controlled %v, a gang %v", o.Kind, len(o.Pods), o.Controlled != nil, o.Gang)
 		}
 		for _, p := range o.Pods {
+			if isImportant := p.Spec.PriorityClassName == importantClass; isImportant != strings.HasPrefix(o.Kind, "important") {
+				t.Errorf("%s: pod %s has priority class %q", o.Kind, p.Name, p.Spec.PriorityClassName)
+			}
 			if !strings.HasPrefix(p.Name, name) || p.Spec.SchedulerName != "volcano" {
 				t.Errorf("%s: pod %s for scheduler %s", o.Kind, p.Name, p.Spec.SchedulerName)
 			}
 		}
 	}
-	if len(kinds) != 11 {
+	if len(kinds) != 14 {
 		t.Errorf("only %v", kinds)
+	}
+}
+
+// The crowd is the least important, and wants more than half of what there is.
+func TestTheCrowdIsUnimportantAndLarge(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		sum := int64(0)
+		for i := range crowds {
+			d := crowd(i, r)
+			template := d.Spec.Template
+			if template.Spec.PriorityClassName != crowdClass || sparedBy(&corev1.Pod{ObjectMeta: template.ObjectMeta}) != "" {
+				t.Errorf("%s is important or spared", d.Name())
+			}
+			ask := template.Spec.Containers[0].Resources.Limits[workload.Memory]
+			sum += int64(*d.Spec.Replicas) * ask.Value()
+		}
+		if sum < 8*81920/2 {
+			t.Errorf("seed %d: the crowd wants %d MiB of eight devices", seed, sum)
+		}
 	}
 }

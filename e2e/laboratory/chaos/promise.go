@@ -85,12 +85,14 @@ type Scene struct {
 	Alive map[string]bool
 	// Ledger is nil if no scheduler answered.
 	Ledger Ledger
+	// Standings by UID, also of pods that were deleted.
+	Standings map[string]Standing
 }
 
 // Violation is a promise that was broken.
 type Violation struct {
-	// Promise is the check's name: shares, memory, partitions, ledger, pods, residents or nothing
-	// left.
+	// Promise is the check's name: shares, memory, partitions, ledger, evictions, pods, residents
+	// or nothing left.
 	Promise string
 	Text    string
 }
@@ -99,7 +101,8 @@ func (v Violation) String() string { return v.Promise + ": " + v.Text }
 
 // Violations lists what of a scene breaks a promise, in a fixed order.
 func Violations(s Scene) []Violation {
-	return slices.Concat(sharesGivenTwice(s), memoryBeyondLimits(s), partitionsOfTwo(s), partitionsGone(s), ledgerContradicts(s))
+	return slices.Concat(sharesGivenTwice(s), memoryBeyondLimits(s), partitionsOfTwo(s), partitionsGone(s), ledgerContradicts(s),
+		wrongEvictions(s))
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,7 +15,8 @@ import (
 )
 
 // Residents are pods that run from the beginning of a run to its end, one in each mode, by name.
-// Nothing that happens to the cluster may end them or start them again.
+// Nothing that happens to the cluster may end them or start them again. They are among the least
+// important pods, and spared by what users can write: an annotation, or a budget.
 type Residents map[string]*corev1.Pod
 
 // uuidKey is an annotation that users write: the devices that a pod accepts.
@@ -25,6 +27,9 @@ func homes() map[string]int {
 	return map[string]int{"mig": 0, "mps": 1, "time-slicing": 2, "hami-core": 5}
 }
 
+// budgetedModes are those of the residents that a budget spares.
+func budgetedModes() []string { return []string{"mps", "hami-core"} }
+
 // settle creates the residents and waits until they run. show is what the driver says.
 func settle(ctx context.Context, u *user.User, show string) (Residents, error) {
 	for mode, index := range homes() {
@@ -34,6 +39,12 @@ func settle(ctx context.Context, u *user.User, show string) (Residents, error) {
 		}
 		p := pod("resident-"+mode).Annotate(modeKey, mode).Annotate(uuidKey, deviceAt(show, index)).
 			App("main", workload.Ask{Number: 1, Memory: 400}, steps...).Build()
+		p.Spec.PriorityClassName = crowdClass
+		if slices.Contains(budgetedModes(), mode) {
+			p.Labels[budgeted] = "true"
+		} else {
+			p.Annotations[preemptableKey] = "false"
+		}
 		if err := u.Create(ctx, p); err != nil {
 			return nil, fmt.Errorf("settle residents: %w", err)
 		}

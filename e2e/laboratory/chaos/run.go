@@ -71,6 +71,9 @@ func Run(ctx context.Context, c *sandbox.Cluster, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if err := createCrowd(ctx, c.Client(), o.Seed); err != nil {
+		return Report{}, err
+	}
 	begin := time.Now()
 	more, stop := context.WithCancel(ctx)
 	defer stop()
@@ -84,6 +87,7 @@ func Run(ctx context.Context, c *sandbox.Cluster, o Options) (Report, error) {
 		return Report{}, err
 	}
 	r.calm(ctx, &ordered)
+	deleteCrowd(ctx, c.Client())
 	r.agree(ctx)
 	for _, v := range residents.Gone(ctx, u) {
 		r.violated(v)
@@ -102,12 +106,16 @@ func (o *Options) whileWanted(ctx context.Context) (context.Context, context.Can
 	return wanted, func() { unhook(); stop() }
 }
 
-// prepare runs two schedulers, gives devices all modes and the records a disk that can be filled.
+// prepare runs two schedulers, gives devices all modes and the records a disk that can be filled,
+// and has pods differ in importance.
 func (r *run) prepare(ctx context.Context, u *user.User) error {
 	if out, err := r.cluster.Upgrade(ctx, "--wait", "--set", "scheduler.replicas=2"); err != nil {
 		return fmt.Errorf("run two schedulers: %w\n%s", err, out)
 	}
 	if err := quiet(ctx, u); err != nil {
+		return err
+	}
+	if err := createPriorities(ctx, r.cluster.Client()); err != nil {
 		return err
 	}
 	if err := r.disturber.Confine(ctx); err != nil {

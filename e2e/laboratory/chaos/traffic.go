@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -33,6 +34,8 @@ type Traffic struct {
 	Found func(Violation)
 	// Lost is the UUID of the device that Plan names so.
 	Lost string
+
+	farewells farewells
 }
 
 // Run keeps so many orders under way until more ends, and then waits for the last of them. ctx ends
@@ -41,7 +44,9 @@ func (t *Traffic) Run(ctx, more context.Context, lanes int, seed uint64) {
 	events := newReader(t)
 	reading, stop := context.WithCancel(ctx)
 	var all, reader sync.WaitGroup
+	t.farewells.last = map[types.UID]*corev1.Pod{}
 	reader.Go(func() { events.read(reading) })
+	reader.Go(func() { t.farewells.follow(reading, t.Client) })
 	for lane := range lanes {
 		r := rand.New(rand.NewPCG(seed, uint64(lane)+1))
 		all.Go(func() {
@@ -74,10 +79,7 @@ func (t *Traffic) serve(ctx context.Context, o Order, r *rand.Rand, events *read
 	if r.IntN(5) == 0 { // its user deletes it after a while, whatever it does
 		early = time.Duration(r.Int64N(int64(8 * time.Second)))
 	}
-	begun := time.Now()
-	for _, p := range o.Pods {
-		t.await(ctx, p, begun.Add(early), events)
-	}
+	t.await(ctx, o.Pods, time.Now().Add(early), events)
 	for _, p := range o.Pods {
 		t.remove(ctx, p.Name)
 	}
@@ -100,35 +102,6 @@ func (t *Traffic) create(ctx context.Context, p *corev1.Pod) error {
 		p.UID = made.UID
 	}
 	return err
-}
-
-// await waits until a pod has ended, its user loses patience, or an event says to delete it.
-func (t *Traffic) await(ctx context.Context, created *corev1.Pod, early time.Time, events *reader) {
-	name, last := created.Name, created
-	for ctx.Err() == nil {
-		p, err := t.Client.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			last = p
-			if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-				t.ended(p)
-				return
-			}
-		case apierrors.IsNotFound(err) && events.deleted(created.UID):
-			return
-		case apierrors.IsNotFound(err):
-			t.Found(Violation{"pods", fmt.Sprintf("pod %s is gone and nobody deleted it: %s", name, standing(last))})
-			return
-		}
-		if time.Now().After(early) {
-			t.History.Count("pods deleted early")
-			return
-		}
-		pause(ctx, 250*time.Millisecond)
-	}
-	if context.Cause(ctx) == context.DeadlineExceeded {
-		t.stuck("pod "+name, last)
-	}
 }
 
 func (t *Traffic) ended(p *corev1.Pod) {
@@ -204,6 +177,9 @@ func (t *Traffic) serveControlled(ctx context.Context, o Controlled) {
 // group creates the pod group of a gang.
 func (t *Traffic) group(ctx context.Context, pods []*corev1.Pod) {
 	g := workload.Group(pods[0].Annotations[workload.GroupKey], len(pods))
+	if class := pods[0].Spec.PriorityClassName; class != "" {
+		g.Object["spec"].(map[string]any)["priorityClassName"] = class
+	}
 	t.persist(ctx, "create pod group", func() error {
 		_, err := t.Dynamic.Resource(workload.PodGroups()).Namespace(Namespace).Create(ctx, g, metav1.CreateOptions{})
 		return unless(err, apierrors.IsAlreadyExists)

@@ -68,6 +68,13 @@ func allBegan(p *corev1.Pod) bool {
 	return len(p.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return !began(s) })
 }
 
+// isUnmet reports whether a step of a pod did not end as expected.
+func isUnmet(p *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		return s.State.Terminated != nil && s.State.Terminated.ExitCode == unmet
+	})
+}
+
 // endings tells how the containers of a pod ended.
 func endings(p *corev1.Pod) string {
 	var out strings.Builder
