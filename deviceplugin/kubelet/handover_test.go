@@ -30,9 +30,10 @@ func TestAKeeperThatRegistersAfterThePluginDoesNotStandInItsWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMover(t, neverBack)
+			m := newKubelet(t)
 			takeAgain := m.kubelet.HoldRegistrations("deviceshare-proxy.sock")
-			m.startKeeper()
+			m.startKeeperFirst()
+			m.servePlugin(patient)
 			m.await("the keeper to be about to register", func() bool { return m.kubelet.HeldRegistrations() > 0 })
 			m.keeper.freeze()
 			m.settle(false)
@@ -49,8 +50,9 @@ func TestAKeeperThatRegistersAfterThePluginDoesNotStandInItsWay(t *testing.T) {
 // newForsaken is a mover whose plugin has left its keeper, which is frozen, for good.
 func newForsaken(t *testing.T) *mover {
 	t.Helper()
-	m := newMover(t, neverBack)
-	m.startKeeper()
+	m := newKubelet(t)
+	m.startKeeperFirst()
+	m.servePlugin(patient)
 	m.settle(true)
 	m.freezeKeeper()
 	m.settle(false)
@@ -59,6 +61,7 @@ func newForsaken(t *testing.T) *mover {
 
 // A plugin in whose way no keeper can have come registers once.
 func TestAPluginThatMovesToTheKubeletRegistersOnce(t *testing.T) {
+	t.Parallel()
 	m := newForsaken(t)
 	if n := m.kubelet.Registrations(); n != 2 {
 		t.Errorf("there were %d registrations, want the keeper's and the plugin's", n)
@@ -68,6 +71,7 @@ func TestAPluginThatMovesToTheKubeletRegistersOnce(t *testing.T) {
 
 // A keeper that finds the mark does not register, though the kubelet restarts.
 func TestAKeeperThatIsSupersededDoesNotRegister(t *testing.T) {
+	t.Parallel()
 	m := newForsaken(t)
 	m.upset.Store(true)
 	m.kubelet.Restart(t)

@@ -4,6 +4,7 @@ package kubelet_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -23,6 +24,10 @@ var quickly = kubelet.MoveTimes{Patience: 1500 * time.Millisecond, Steady: 500 *
 // neverBack are those of one that does not go back to a keeper.
 var neverBack = kubelet.MoveTimes{Patience: quickly.Patience, Steady: long, Leave: quickly.Leave}
 
+// patient are those of one that comes to a keeper, leaves it once, and does not go back. On a busy
+// machine a keeper may not answer for a while although it is not frozen: hence the shipped patience.
+var patient = kubelet.MoveTimes{Patience: kubelet.DefaultMoveTimes().Patience, Steady: long, Leave: quickly.Leave}
+
 // mover is a plugin between a kubelet and a keeper that comes and goes.
 type mover struct {
 	t       *testing.T
@@ -38,16 +43,44 @@ type mover struct {
 // been killed, the plugin must have said before that it takes no pods.
 func newMover(t *testing.T, move kubelet.MoveTimes) *mover {
 	t.Helper()
+	m := newKubelet(t)
+	m.servePlugin(move)
+	return m
+}
+
+// newKubelet is a mover without a plugin yet.
+func newKubelet(t *testing.T) *mover {
+	t.Helper()
 	m := &mover{t: t, kubelet: kubelettest.Start(t)}
 	m.keeper = &keeperProcess{t: t, kubelet: m.kubelet, dir: filepath.Join(m.kubelet.Directory, "keeper")}
-	m.p = serveWith(t, m.kubelet, m.keeper.dir, move)
-	m.watch()
 	return m
+}
+
+func (m *mover) servePlugin(move kubelet.MoveTimes) {
+	m.p = serveWith(m.t, m.kubelet, m.keeper.dir, move)
+	m.watch()
 }
 
 func (m *mover) startKeeper() {
 	m.keeper.start()
 	m.t.Cleanup(func() { m.upset.Store(true) }) // before it is killed
+}
+
+// startKeeperFirst starts the keeper and waits until it listens: the plugin's patience would run while
+// the process starts.
+func (m *mover) startKeeperFirst() {
+	m.t.Helper()
+	m.startKeeper()
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		conn, err := net.Dial("unix", filepath.Join(m.keeper.dir, "kubelet.sock"))
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			m.t.Fatalf("the keeper does not listen: %v", err)
+		}
+	}
 }
 
 func (m *mover) watch() {
