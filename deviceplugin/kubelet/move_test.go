@@ -25,7 +25,8 @@ var quickly = kubelet.MoveTimes{Patience: 1500 * time.Millisecond, Steady: 500 *
 var neverBack = kubelet.MoveTimes{Patience: quickly.Patience, Steady: long, Leave: quickly.Leave}
 
 // patient are those of one that comes to a keeper, leaves it once, and does not go back. On a busy
-// machine a keeper may not answer for a while although it is not frozen: hence the shipped patience.
+// machine a keeper may not answer for a while although it is not frozen: hence the shipped
+// patience.
 var patient = kubelet.MoveTimes{Patience: kubelet.DefaultMoveTimes().Patience, Steady: long, Leave: quickly.Leave}
 
 // mover is a plugin between a kubelet and a keeper that comes and goes.
@@ -66,8 +67,8 @@ func (m *mover) startKeeper() {
 	m.t.Cleanup(func() { m.upset.Store(true) }) // before it is killed
 }
 
-// startKeeperFirst starts the keeper and waits until it listens: the plugin's patience would run while
-// the process starts.
+// startKeeperFirst starts the keeper and waits until it listens: the plugin's patience would run
+// while the process starts.
 func (m *mover) startKeeperFirst() {
 	m.t.Helper()
 	m.startKeeper()

@@ -63,8 +63,8 @@ func (t *Traffic) hasEnded(ctx context.Context, a *awaited, events *reader) bool
 	return false
 }
 
-// judgeGone judges a pod that neither its user nor an event deleted, by how it looked at its end. That
-// is nil if nobody could look.
+// judgeGone judges a pod that neither its user nor an event deleted, by how it looked at its end.
+// That is nil if nobody could look.
 func (t *Traffic) judgeGone(name string, final *corev1.Pod) {
 	switch {
 	case final == nil:
