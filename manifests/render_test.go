@@ -108,7 +108,7 @@ func ownVariants() map[string]variant {
 		"pods.runtimeClasses":                  {value: []any{"mine"}}, "pods.userNamespaces": {value: true},
 		"placements.signed": {value: "require", count: 2}, "placements.createKeys": {value: false, with: values{"placements.signed": "sign"}},
 		"scheduler.enabled":  {value: false, count: -10},
-		"scheduler.replicas": {value: 1, count: -1}, "scheduler.config": {value: "actions: \"allocate\"\ntiers: []\n"},
+		"scheduler.replicas": {value: 1, count: -1}, "scheduler.config": {value: "actions: \"allocate\"\ntiers: [{plugins: [{name: deviceshare}]}]\n"},
 		"scheduler.resources": {value: amounts}, "scheduler.nodeSelector": {value: node}, "scheduler.tolerations": {value: anywhere},
 		"scheduler.extraArgs":              {value: flags},
 		"webhook.certificates.from":        {value: "cert-manager", count: -4},

@@ -72,6 +72,7 @@ type ownOptions struct {
 	signingKey   string
 	logFlush     time.Duration
 	sessionLimit time.Duration
+	configMap    string
 }
 
 func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
@@ -86,6 +87,9 @@ func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 
 	set.DurationVar(&ours.sessionLimit, "deviceshare-session-limit", liveness.DefaultLimit,
 		"Time after which the health check fails if no action of a session has begun or ended; 0 never")
+
+	set.StringVar(&ours.configMap, "deviceshare-scheduler-config-map", "",
+		"ConfigMap that --scheduler-conf is of, as namespace/name. It gets an event for each mistake")
 
 	volcano := options.NewServerOption()
 	volcano.AddFlags(set)
@@ -139,6 +143,9 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	deviceshare.Register(store.Build)
 	nodeorder.Register()
 	store.WrapActions()
+	if err := guardConfiguration(volcano, ours.configMap, said); err != nil {
+		return err
+	}
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)
 	if err := serveMetricsAndLedger(volcano, ours, store, endpoint.NewAccess(cluster)); err != nil {

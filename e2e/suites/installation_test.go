@@ -100,6 +100,7 @@ func whenDisturbed(r *rights) []suite {
 		{"partitions", testPartitions},
 		{"modes", testModes},
 		{"schedulers", testSchedulers},
+		{"scheduler_config", testSchedulerConfig},
 		{"rights_when_disturbed", r.test},
 		{"chaos", testChaos}, // after rights: an API server that has just started refuses what it has not read yet
 		{"false_alarms_when_disturbed", testFalseAlarms},

@@ -61,6 +61,7 @@ func leftOut() map[string]string {
 		"modes/busy_device":                       "deviceshare-device-plugin: `TestAModeChangeWaitsForThePodsOfTheDeviceAndNewOnesArePlacedAnew`",
 		"modes/placed_before":                     "node: `testdata/41-misplaced.txt`",
 		"modes/three_modes":                       "deviceshare-device-plugin: `TestModesByUUIDIndexAndModelOverTheModeOfTheNode`; suite `page`",
+		"scheduler_config":                        "schedulerconf: `TestAGoodEditIsHandedOnAndAWrongOneIsNot`, `TestAProgramDoesNotStartWithAConfigurationThatHasMistakes`",
 		"broken_checkpoint":                       "agent: `TestABrokenCheckpointIsKeptAsideAndRebuiltFromWhatRuns`",
 		"missing_driver":                          "deviceshare-device-plugin: `TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater`",
 		"worlds/kubelet_restart":                  "agent: `TestWithoutTheKubeletsCheckpointAnAppContainerKeepsItsOwnAllocation`; suite `edits_end_nothing`",

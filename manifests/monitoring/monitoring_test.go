@@ -227,7 +227,7 @@ func readQueries(t *testing.T) map[string]string {
 func TestQueriesAskForMetricsThatThereAre(t *testing.T) {
 	var sources strings.Builder
 	for _, path := range []string{"deviceplugin/metrics/metrics.go", "deviceplugin/metrics/devices.go", "deviceplugin/metrics/containers.go",
-		"plugins/deviceshare/metrics/metrics.go", "cmd/deviceshare-webhook/parts.go"} {
+		"plugins/deviceshare/metrics/metrics.go", "plugins/schedulerconf/guard.go", "cmd/deviceshare-webhook/parts.go"} {
 		text, err := os.ReadFile("../../" + path)
 		if err != nil {
 			t.Fatal(err)

@@ -109,6 +109,8 @@ const (
 const (
 	// DeviceConfigurationInvalid: the scheduler found a mistake.
 	DeviceConfigurationInvalid = "DeviceConfigurationInvalid"
+	// SchedulerConfigurationInvalid: the scheduler found a mistake in its own configuration.
+	SchedulerConfigurationInvalid = "SchedulerConfigurationInvalid"
 )
 
 // Resolved follows the reason of a node's event when what it reported is over.

@@ -343,9 +343,9 @@ func TestMistakesOfAddedPodsAreTold(t *testing.T) {
 		t.Errorf("a capture of version 1: %v", err)
 	}
 	for config, want := range map[string]string{
-		"actions: \"fly\"\ntiers: []":                                               "fly",
-		"actions: \"allocate\"\ntiers: [{plugins: [{name: gang}]}]":                 "deviceshare is in none",
-		"actions: \"allocate\"\ntiers: [{plugins: [{name: no}, {name: extender}]}]": "extender asks a server",
+		"actions: \"fly\"\ntiers: []":                                                        "fly",
+		"actions: \"allocate\"\ntiers: [{plugins: [{name: gang}]}]":                          "deviceshare is in none",
+		"actions: \"allocate\"\ntiers: [{plugins: [{name: deviceshare}, {name: extender}]}]": "extender asks a server",
 	} {
 		q := simulate.Question{Backends: factory.New(), SchedulerName: "volcano", Config: config}
 		if _, err := simulate.Run(captured(node("a", 1)), &q); err == nil || !strings.Contains(err.Error(), want) {

@@ -196,3 +196,30 @@ template:
 {{- end -}}
 {{- toJson $names -}}
 {{- end -}}
+
+{{- /* The scheduler ends when it starts with such a text, and does not go by an edit that has it. */ -}}
+{{- define "deviceshare.checkSchedulerConfig" -}}
+{{- if trim . }}
+{{- $config := fromYaml . }}
+{{- with $config.Error }}
+{{- fail (printf "\nscheduler.config: %s" .) }}
+{{- end }}
+{{- $known := list "enqueue" "allocate" "consolidate" "reclaim" "preempt" "backfill" "shuffle" }}
+{{- range $name := splitList "," ($config.actions | default "" | toString) }}
+{{- if and (trim $name) (not (has (trim $name | lower) $known)) }}
+{{- fail (printf "\nscheduler.config: actions: unknown action %q: want some of %s. What Volcano 1.15 calls gangPreempt and gangReclaim, preempt and reclaim do here." (trim $name) (join ", " $known)) }}
+{{- end }}
+{{- end }}
+{{- $found := false }}
+{{- range $tier := $config.tiers }}
+{{- range $plugin := $tier.plugins }}
+{{- if eq $plugin.name "deviceshare" }}
+{{- $found = true }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if not $found }}
+{{- fail "\nscheduler.config: tiers: plugin deviceshare is in none of them: pods with devices would be bound without any. Add a line `- name: deviceshare`." }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"volcano.sh/volcano/pkg/scheduler"
 	_ "volcano.sh/volcano/pkg/scheduler/actions" // Volcano's actions, by their names
@@ -17,6 +18,7 @@ import (
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/holds"
+	"deviceshare/plugins/schedulerconf"
 )
 
 // policyArgument is the argument of the plugin that names the policy of pods that name none.
@@ -38,12 +40,16 @@ type configuration struct {
 // readConfiguration reads the text strictly: where a scheduler logs a mistake and goes on, a
 // simulation would answer about another cluster.
 func readConfiguration(text, policy string, rested bool) (configuration, error) {
-	actions, tiers, options, _, err := scheduler.UnmarshalSchedulerConf(text)
+	read := schedulerconf.Read(text, schedulerconf.Known{Action: hasAction, Plugin: hasPlugin})
+	if len(read.Mistakes) > 0 {
+		return configuration{}, fmt.Errorf("read the scheduler's configuration: %s", strings.Join(read.Mistakes, "\n"))
+	}
+	actions, tiers, options, _, err := scheduler.UnmarshalSchedulerConf(read.Text)
 	if err != nil {
 		return configuration{}, fmt.Errorf("read the scheduler's configuration: %w", err)
 	}
 	c := configuration{actions: actions, tiers: tiers, arguments: withoutWait(options, rested)}
-	mistakes, found := []error{}, false
+	var mistakes []error
 	for i := range c.tiers {
 		for k := range c.tiers[i].Plugins {
 			o := &c.tiers[i].Plugins[k]
@@ -51,7 +57,6 @@ func readConfiguration(text, policy string, rested bool) (configuration, error) 
 			if o.Name != deviceshare.PluginName {
 				continue
 			}
-			found = true
 			if policy != "" {
 				o.Arguments = withArgument(o.Arguments, policyArgument, policy)
 			}
@@ -64,13 +69,18 @@ func readConfiguration(text, policy string, rested bool) (configuration, error) 
 			}
 		}
 	}
-	if !found {
-		mistakes = append(mistakes, fmt.Errorf("tiers: plugin %s is in none of them: no pod would get devices", deviceshare.PluginName))
-	}
 	if len(mistakes) > 0 {
 		return configuration{}, fmt.Errorf("read the scheduler's configuration: %w", errors.Join(mistakes...))
 	}
 	return c, nil
+}
+
+func hasAction(name string) bool { _, ok := framework.GetAction(name); return ok }
+
+// hasPlugin reports whether there is a plugin. Ours is built for each cluster.
+func hasPlugin(name string) bool {
+	_, ok := framework.GetPluginBuilder(name)
+	return ok || name == deviceshare.PluginName
 }
 
 // withoutWait has pods move at once for others that have come, and those that have moved not rest
@@ -113,7 +123,7 @@ func (c *configuration) checkPlugin(o *conf.PluginOption, path string) []error {
 	if o.Name == "extender" {
 		return []error{fmt.Errorf("%s: plugin extender asks a server, which a simulation must not: leave it out", path)}
 	}
-	if _, known := framework.GetPluginBuilder(o.Name); !known && o.Name != deviceshare.PluginName {
+	if !hasPlugin(o.Name) {
 		return []error{fmt.Errorf("%s: unknown plugin %q", path, o.Name)}
 	}
 	return nil

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"volcano.sh/volcano/cmd/scheduler/app/options"
+	"volcano.sh/volcano/pkg/scheduler/framework"
+
+	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/schedulerconf"
+	"deviceshare/sharing/events"
+)
+
+// errNoConfiguration: without a file, Volcano goes by tiers in which our plugin is not.
+var errNoConfiguration = errors.New("--scheduler-conf names no file: give it one in which plugin deviceshare is")
+
+// guardConfiguration has Volcano go by nothing but a configuration in which our plugin takes part.
+// The actions must be registered.
+func guardConfiguration(volcano *options.ServerOption, configMap string, said deviceshare.Reporter) error {
+	if volcano.SchedulerConf == "" {
+		return errNoConfiguration
+	}
+	object, err := configMapOf(configMap)
+	if err != nil {
+		return err
+	}
+	guard, err := schedulerconf.New(schedulerconf.Options{Path: volcano.SchedulerConf, Known: knownTo(volcano), Tell: func(mistake string) {
+		if object != nil {
+			said.Report(object, events.SchedulerConfigurationInvalid, mistake+" (what was in force before stays so)")
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	volcano.SchedulerConf, volcano.DisableDefaultSchedulerConfig = guard.Path(), true
+	prometheus.MustRegister(guard)
+	go func() {
+		if err := guard.Run(context.Background()); err != nil {
+			klog.ErrorS(err, "Edits of the scheduler's configuration are not followed")
+		}
+	}()
+	return nil
+}
+
+// configMapOf reads a namespace and a name; nil for an empty text.
+func configMapOf(text string) (*corev1.ObjectReference, error) {
+	if text == "" {
+		return nil, nil
+	}
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return nil, fmt.Errorf("--deviceshare-scheduler-config-map: want namespace/name, got %q", text)
+	}
+	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: namespace, Name: name}, nil
+}
+
+// knownTo is what this program has: Volcano's actions and plugins, and ours. Which plugins a folder
+// adds is known later.
+func knownTo(volcano *options.ServerOption) schedulerconf.Known {
+	return schedulerconf.Known{
+		Action: func(name string) bool { _, ok := framework.GetAction(name); return ok },
+		Plugin: func(name string) bool {
+			_, ok := framework.GetPluginBuilder(name)
+			return ok || volcano.PluginsDir != ""
+		},
+	}
+}
