@@ -11,6 +11,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/view/capture"
 )
 
@@ -49,7 +50,8 @@ func (c *Cluster) explainPod(p *corev1.Pod) Why {
 	case !c.asksForDevices(p):
 		w.Answer = fmt.Sprintf("%s asks for no shared devices: no container names %s.", w.Pod, c.settings.Names.Number)
 	case len(p.Spec.SchedulingGates) > 0:
-		w.Answer = fmt.Sprintf("%s waits because of its scheduling gate %q: whoever set it has to remove it.", w.Pod, p.Spec.SchedulingGates[0].Name)
+		gate, remover := corepod.Gate(p)
+		w.Answer = fmt.Sprintf("%s waits because of its scheduling gate %q: %s.", w.Pod, gate, remover)
 	case w.Scheduler != "":
 		w.Notes = c.notesOn(p)
 		w.Answer = fmt.Sprintf("%s waits, the scheduler says: %s", w.Pod, w.Scheduler)

@@ -16,6 +16,7 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/sharingtest"
 	"deviceshare/sharing/wire"
 	"deviceshare/view"
@@ -59,6 +60,9 @@ func TestWhyGivesTheSchedulersWordsAndAddsWhatItCannotKnow(t *testing.T) {
 			"ns/worker waits, and the scheduler has not said why: its schedulerName is default-scheduler, which gives out no shared devices.", ""},
 		"nothing, a scheduler that is not there": {by("volcan"), programs(true, "volcano"), true,
 			"ns/worker waits, and the scheduler has not said why: its schedulerName is volcan, and no pod of such a scheduler was found.", ""},
+		"a gate of Volcano 1.15": {func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: corepod.QueueGate}} }, nil, true,
+			`ns/worker waits because of its scheduling gate "scheduling.volcano.sh/queue-allocation-gate": only the scheduler of Volcano 1.15 removes it: ` +
+				"make the pod again without the annotation scheduling.volcano.sh/queue-allocation-gate.", ""},
 		"what the API server said of gates that are gone": {func(p *corev1.Pod) { told(p, corev1.PodReasonSchedulingGated, "non-empty scheduling gates") }, nil, true,
 			"ns/worker waits, and the scheduler has not said why: it does so within seconds, if it runs: see kubectl deviceshare doctor.", ""},
 	} {

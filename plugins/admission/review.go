@@ -79,6 +79,8 @@ func schedulerWarnings(pod *corev1.Pod, s Settings) []string {
 		out = append(out, fmt.Sprintf("spec.schedulerName is %q: GPU shares are given by %s only; "+
 			"with another scheduler the containers wait for a placement that nobody makes",
 			name, strings.Join(s.Schedulers, ", ")))
+	} else if gate, remover := corepod.Gate(pod); gate == corepod.QueueGate {
+		out = append(out, fmt.Sprintf("spec.schedulingGates: the pod waits for ever because of %s: %s", gate, remover))
 	}
 	return out
 }

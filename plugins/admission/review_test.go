@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/wire"
 )
 
@@ -114,6 +115,11 @@ func TestPodsThatAreAcceptedAndWithWhatWarning(t *testing.T) {
 			annotated(ours(podOf(container("a", good))), "volcano.sh/vgpu-mode", "mig,hami-core", "nvidia.com/use-gputype", "A100"), ""},
 		"a good pod of a third scheduler": {
 			with(podOf(container("a", good)), func(p *corev1.Pod) { p.Spec.SchedulerName = "other" }), `spec.schedulerName is "other"`},
+		"a good pod that waits for somebody": {
+			with(ours(podOf(container("a", good))), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} }), ""},
+		"a good pod with a gate that only another scheduler removes": {
+			with(ours(podOf(container("a", good))), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: corepod.QueueGate}} }),
+			"only the scheduler of Volcano 1.15 removes it"},
 		"a mirror pod, whatever it asks": {
 			annotated(podOf(container("a", amounts{number: "-1"})), corev1.MirrorPodAnnotationKey, "x"), ""},
 	}

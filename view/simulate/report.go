@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/view"
 	"deviceshare/view/capture"
 )
@@ -62,7 +63,8 @@ func (r *run) podOutcome(a *asked) view.Outcome {
 	case p.Spec.SchedulerName != r.question.SchedulerName:
 		o.Why = fmt.Sprintf("it is for scheduler %q, which is not simulated", p.Spec.SchedulerName)
 	case len(p.Spec.SchedulingGates) > 0:
-		o.Why = fmt.Sprintf("its scheduling gate %q is set: whoever set it has to remove it", p.Spec.SchedulingGates[0].Name)
+		gate, remover := corepod.Gate(p)
+		o.Why = fmt.Sprintf("its scheduling gate %q is set: %s", gate, remover)
 	default:
 		o.Why = cmp.Or(r.cluster.Why(p), "the scheduler has not looked at it: does its queue exist, and is it open?")
 	}
