@@ -263,7 +263,7 @@ func viewRules() []rule {
 			Name: "the simulation knows what the views know, the webhook and the scheduler that runs in process",
 			Why:  "it adds pods as the webhook would and has the scheduler decide; it decides nothing",
 			Breaks: func(from, to string) bool {
-				known := pureDomain(to) || to == "deviceshare/config" || under("view", "plugins/admission", "plugins/deviceshare/nodes", "plugins/deviceshare/offline")(to)
+				known := pureDomain(to) || corepod(to) || to == "deviceshare/config" || under("view", "plugins/admission", "plugins/deviceshare/nodes", "plugins/deviceshare/offline")(to)
 				return simulation(from) && strings.HasPrefix(to, "deviceshare/") && !known
 			},
 			Example: [2]string{"deviceshare/view/simulate", "deviceshare/plugins/deviceshare"},
