@@ -27,14 +27,18 @@ const (
 // the text is corrected.
 func testSchedulerConfig(t *testing.T, w *world) {
 	ctx, u := w.user(t, "scheduler-config", 5*time.Minute)
-	right := w.configureScheduler(ctx, t, func(text string) string { return strings.Replace(text, "preempt, backfill", "gangPreempt, backfill", 1) })
+	right := w.configureScheduler(ctx, t, func(text string) string {
+		return strings.Replace(text, "preempt, backfill", "gangPreempt, backfill", 1)
+	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
 		defer cancel()
 		w.configureScheduler(ctx, t, func(string) string { return right })
 	})
 	w.hurryConfig(ctx, t)
-	askUntil(ctx, t, "an event of the ConfigMap", func() (bool, error) { return w.isMistakeTold(ctx, "gangPreempt is of a later version of Volcano: write preempt") })
+	askUntil(ctx, t, "an event of the ConfigMap", func() (bool, error) {
+		return w.isMistakeTold(ctx, "gangPreempt is of a later version of Volcano: write preempt")
+	})
 	if !runs(ctx, t, u, "beside-a-mistake") {
 		t.Error("no pod runs with the text that was in force before")
 	}

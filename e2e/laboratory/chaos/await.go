@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // awaited is a pod whose end is waited for.
@@ -57,7 +58,9 @@ func (t *Traffic) hasEnded(ctx context.Context, a *awaited, events *reader) bool
 	case apierrors.IsNotFound(err) && events.deleted(a.created.UID):
 		return true
 	case apierrors.IsNotFound(err):
-		t.judgeGone(a.created.Name, t.farewells.of(ctx, a.created.UID))
+		if final := t.farewells.of(ctx, a.created.UID); final != nil || !t.isToldToLeave(ctx, a.created.UID) {
+			t.judgeGone(a.created.Name, final)
+		}
 		return true
 	}
 	return false
@@ -76,6 +79,23 @@ func (t *Traffic) judgeGone(name string, final *corev1.Pod) {
 	default:
 		t.History.Count("pods evicted")
 	}
+}
+
+// isToldToLeave reports whether an event tells that a pod was evicted, and counts it then. A
+// scheduler that was killed has not told.
+func (t *Traffic) isToldToLeave(ctx context.Context, uid types.UID) bool {
+	var told []corev1.Event
+	t.persist(ctx, "list events", func() error {
+		list, err := t.Client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Preempted,involvedObject.uid=" + string(uid)})
+		if err == nil {
+			told = list.Items
+		}
+		return err
+	})
+	if len(told) > 0 {
+		t.History.Count("pods evicted, as an event says")
+	}
+	return len(told) > 0
 }
 
 // isEvicted reports whether the API server evicted a pod. Only schedulers have it do so.

@@ -4,11 +4,14 @@ package chaos
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"deviceshare/e2e/workload"
@@ -44,6 +47,16 @@ func (j job) Done(ctx context.Context, c kubernetes.Interface) (done, failed boo
 
 func (j job) Delete(ctx context.Context, c kubernetes.Interface, o metav1.DeleteOptions) error {
 	return c.BatchV1().Jobs(Namespace).Delete(ctx, j.Name(), o)
+}
+
+func (j job) Wake(ctx context.Context, c kubernetes.Interface) error {
+	_, err := c.BatchV1().Jobs(Namespace).Patch(ctx, j.Name(), types.MergePatchType, touched(), metav1.PatchOptions{})
+	return err
+}
+
+// touched is a patch that changes nothing but an annotation.
+func touched() []byte {
+	return fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/looked-at":%q}}}`, time.Now().Format(time.RFC3339Nano))
 }
 
 // deployment is done when all its pods are available at once.
@@ -83,4 +96,9 @@ func (d deployment) Done(ctx context.Context, c kubernetes.Interface) (done, fai
 
 func (d deployment) Delete(ctx context.Context, c kubernetes.Interface, o metav1.DeleteOptions) error {
 	return c.AppsV1().Deployments(Namespace).Delete(ctx, d.Name(), o)
+}
+
+func (d deployment) Wake(ctx context.Context, c kubernetes.Interface) error {
+	_, err := c.AppsV1().Deployments(Namespace).Patch(ctx, d.Name(), types.MergePatchType, touched(), metav1.PatchOptions{})
+	return err
 }

@@ -100,6 +100,37 @@ func TestWhoIsGoneWasEvicted(t *testing.T) {
 	}
 }
 
+func TestAnEventTellsOfAPodThatNobodySawLeave(t *testing.T) {
+	told := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "e"}, Reason: "Preempted", InvolvedObject: corev1.ObjectReference{UID: "u"}}
+	traffic := &Traffic{Client: fake.NewClientset(told), History: NewHistory(time.Now)}
+	if !traffic.isToldToLeave(t.Context(), "u") || traffic.History.Of("pods evicted, as an event says") != 1 {
+		t.Errorf("counted:\n%s", traffic.History.Counts())
+	}
+	traffic.Client = fake.NewClientset()
+	if traffic.isToldToLeave(t.Context(), "u") {
+		t.Error("without an event")
+	}
+}
+
+// Whoever is woken is looked at again by its controller: something of it has changed, and nothing
+// that it does.
+func TestAControlledObjectIsWokenByAnAnnotation(t *testing.T) {
+	client := fake.NewClientset()
+	for _, o := range []Controlled{newJob("j", pod("p").Build()), newDeployment("d", 1000)} {
+		if err := o.Create(t.Context(), client); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Wake(t.Context(), client); err != nil {
+			t.Errorf("%s: %v", o.Kind(), err)
+		}
+	}
+	j, _ := client.BatchV1().Jobs(Namespace).Get(t.Context(), "j", metav1.GetOptions{})
+	d, _ := client.AppsV1().Deployments(Namespace).Get(t.Context(), "d", metav1.GetOptions{})
+	if len(j.Annotations) != 1 || len(d.Annotations) != 1 || *d.Spec.Replicas != deployed {
+		t.Errorf("job %v, deployment %v", j.ObjectMeta, d.ObjectMeta)
+	}
+}
+
 func TestTheLastOfAPodIsKnownUnlessNobodyCouldLook(t *testing.T) {
 	f := farewells{last: map[types.UID]*corev1.Pod{}}
 	seen, stale := leaves("seen", 0, "text"), leaves("stale", 0, "text")

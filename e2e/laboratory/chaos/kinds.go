@@ -36,6 +36,8 @@ type Controlled interface {
 	// Done reports whether its pods have done what they should, and whether some of them failed.
 	Done(context.Context, kubernetes.Interface) (done, failed bool, err error)
 	Delete(context.Context, kubernetes.Interface, metav1.DeleteOptions) error
+	// Wake has its controller look at it again.
+	Wake(context.Context, kubernetes.Interface) error
 }
 
 // modeKey is an annotation that users write.

@@ -149,13 +149,23 @@ func standing(p *corev1.Pod) string {
 	return text
 }
 
+// wakeEvery is after how long a controller is woken that is not done. One of Kubernetes waits to see
+// each pod that it has made, for at most five minutes, and then looks only when something happens. A
+// pod that is made while the API server is killed, and evicted before the watch is back, it never
+// sees.
+const wakeEvery = time.Minute
+
 // serveControlled creates an object, waits until its pods have done what they should, and removes
 // it with its pods.
 func (t *Traffic) serveControlled(ctx context.Context, o Controlled) {
 	what := o.Kind() + " " + o.Name()
 	t.persist(ctx, "create "+what, func() error { return unless(o.Create(ctx, t.Client), apierrors.IsAlreadyExists) })
-	isDone := false
+	isDone, woken := false, time.Now()
 	for ctx.Err() == nil && !isDone {
+		if time.Since(woken) > wakeEvery {
+			_ = o.Wake(ctx, t.Client) // else the next time
+			woken = time.Now()
+		}
 		done, failed, err := o.Done(ctx, t.Client)
 		if isDone = err == nil && done; isDone {
 			t.History.Count(o.Kind() + "s complete")

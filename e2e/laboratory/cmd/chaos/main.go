@@ -49,7 +49,7 @@ func newCommand(ends *interrupts) *cobra.Command {
 	f.IntVar(&o.Kills, "kills", 150, "how many components are killed")
 	f.Uint64Var(&o.Seed, "seed", uint64(time.Now().Unix()), "what is done, and what users order, follows from it")
 	f.IntVar(&o.Lanes, "lanes", 12, "how many orders of users are under way at a time")
-	f.DurationVar(&o.Patience, "patience", 8*time.Minute, "what is not done after this time counts as stuck")
+	f.DurationVar(&o.Patience, "patience", 15*time.Minute, "what is not done after this time counts as stuck")
 	return c
 }
 
