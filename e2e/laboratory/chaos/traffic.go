@@ -149,10 +149,10 @@ func standing(p *corev1.Pod) string {
 	return text
 }
 
-// wakeEvery is after how long a controller is woken that is not done. One of Kubernetes waits to see
-// each pod that it has made, for at most five minutes, and then looks only when something happens. A
-// pod that is made while the API server is killed, and evicted before the watch is back, it never
-// sees.
+// wakeEvery is after how long a controller is woken that is not done. One of Kubernetes waits to
+// see each pod that it has made, for at most five minutes, and then looks only when something
+// happens. A pod that is made while the API server is killed, and evicted before the watch is back,
+// it never sees.
 const wakeEvery = time.Minute
 
 // serveControlled creates an object, waits until its pods have done what they should, and removes
