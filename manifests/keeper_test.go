@@ -59,6 +59,32 @@ func TestTheKeeperIsWhereTheDevicePluginLooksForIt(t *testing.T) {
 	}
 }
 
+// A driver's container mounts its root anew when another version comes. Programs see that only
+// through the folder around it.
+func TestTheDriversRootIsSeenThroughTheFolderAroundIt(t *testing.T) {
+	for root, want := range map[string][2]string{
+		"/":                   {"/", "/driver-root"},
+		"/run/nvidia/driver":  {"/run/nvidia", "/driver-root/driver"},
+		"/run/nvidia/driver/": {"/run/nvidia", "/driver-root/driver"},
+		"/opt/drivers/nvidia": {"/opt/drivers", "/driver-root/nvidia"},
+		"/drv":                {"/", "/driver-root/drv"},
+	} {
+		specs := pods(decode(t, render(t, values{"devicePlugin.driverRoot": root})))
+		for _, name := range []string{"deviceshare-device-plugin", "deviceshare-keeper"} {
+			spec := specs[name]
+			c := spec.Containers[0]
+			v := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "driver" })
+			m := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "driver" })
+			if got := [2]string{spec.Volumes[v].HostPath.Path, flagOf(c.Args, "driver-root-ctr-path")}; got != want || flagOf(c.Args, "driver-root") != root {
+				t.Errorf("%s: %s mounts and sees %q, want %q", root, name, got, want)
+			}
+			if at := c.VolumeMounts[m]; at.MountPath != "/driver-root" || !at.ReadOnly || at.MountPropagation == nil || *at.MountPropagation != corev1.MountPropagationHostToContainer {
+				t.Errorf("%s: %s mounts it as %+v", root, name, at)
+			}
+		}
+	}
+}
+
 func TestTheKeeperSeesWhatTheDevicePluginMounts(t *testing.T) {
 	for _, m := range pods(decode(t, read(t, installFile)))["deviceshare-keeper"].Containers[0].VolumeMounts {
 		if m.Name == "mps" && (m.MountPropagation == nil || *m.MountPropagation != corev1.MountPropagationHostToContainer) {

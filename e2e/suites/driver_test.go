@@ -3,10 +3,15 @@
 package suites
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/e2e/sandbox"
 )
@@ -42,4 +47,36 @@ func testDriver(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.stillWorks(ctx, t, u)
+	w.followTheDriver(ctx, t)
+}
+
+// followTheDriver mounts another driver over the root of the first, as its container does when
+// another version comes. Device plugin and keeper started after the first mount, and see the second
+// one all the same.
+func (w *world) followTheDriver(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const root, other, mark = "/run/nvidia/driver", "/run/another-driver", "a-mark"
+	w.inNode(ctx, t, "mkdir -p %[1]s && touch %[1]s/%[2]s && mount --bind %[1]s %[3]s", other, mark, root)
+	t.Cleanup(func() { w.inNode(context.Background(), t, "umount %s && rm -r %s", root, other) })
+	for _, program := range []string{"deviceshare-device-plugin", "deviceshare-keeper"} {
+		pods, err := w.cluster.Client().CoreV1().Pods(sandbox.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + program})
+		if err != nil || len(pods.Items) != 1 {
+			t.Fatalf("%d pods of %s: %v", len(pods.Items), program, err)
+		}
+		_, id, _ := strings.Cut(pods.Items[0].Status.ContainerStatuses[0].ContainerID, "://")
+		inside := w.inNode(ctx, t, "grep -ls %s /proc/[0-9]*/cgroup | head -1 | sed 's,/cgroup,,'", id)
+		if got := w.inNode(ctx, t, "ls %s/root/driver-root/driver", inside); got != mark {
+			t.Errorf("%s sees %q at the driver's root, want that of the driver that is mounted there now", program, got)
+		}
+	}
+}
+
+// inNode runs a line of shell in the cluster and returns what it printed.
+func (w *world) inNode(ctx context.Context, t *testing.T, line string, args ...any) string {
+	t.Helper()
+	out, err := w.cluster.Run(ctx, "sh", "-c", fmt.Sprintf(line, args...))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return strings.TrimSpace(out)
 }

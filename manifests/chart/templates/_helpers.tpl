@@ -223,3 +223,16 @@ template:
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* What is mounted to see the driver: the folder around its root. A mount of the root itself
+       that is made after a driver's container has mounted it goes on showing that driver when
+       another one is mounted there. */ -}}
+{{- define "deviceshare.driverMount" -}}
+{{- .Values.devicePlugin.driverRoot | clean | dir }}
+{{- end }}
+
+{{- /* Where programs see the driver's root, below the mount /driver-root. */ -}}
+{{- define "deviceshare.driverSeen" -}}
+{{- $root := .Values.devicePlugin.driverRoot | clean }}
+{{- if eq $root "/" }}/driver-root{{ else }}/driver-root/{{ base $root }}{{ end }}
+{{- end }}
