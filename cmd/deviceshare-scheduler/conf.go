@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,14 +24,14 @@ import (
 var errNoConfiguration = errors.New("--scheduler-conf names no file: give it one in which plugin deviceshare is")
 
 // guardConfiguration has Volcano go by nothing but a configuration in which our plugin takes part.
-// The actions must be registered.
-func guardConfiguration(volcano *options.ServerOption, configMap string, said deviceshare.Reporter) error {
+// The actions must be registered. What it returns is to be closed when Volcano has ended.
+func guardConfiguration(volcano *options.ServerOption, configMap string, said deviceshare.Reporter) (io.Closer, error) {
 	if volcano.SchedulerConf == "" {
-		return errNoConfiguration
+		return nil, errNoConfiguration
 	}
 	object, err := configMapOf(configMap)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	guard, err := schedulerconf.New(schedulerconf.Options{Path: volcano.SchedulerConf, Known: knownTo(volcano), Tell: func(mistake string) {
 		if object != nil {
@@ -38,7 +39,7 @@ func guardConfiguration(volcano *options.ServerOption, configMap string, said de
 		}
 	}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	volcano.SchedulerConf, volcano.DisableDefaultSchedulerConfig = guard.Path(), true
 	prometheus.MustRegister(guard)
@@ -47,7 +48,7 @@ func guardConfiguration(volcano *options.ServerOption, configMap string, said de
 			klog.ErrorS(err, "Edits of the scheduler's configuration are not followed")
 		}
 	}()
-	return nil
+	return guard, nil
 }
 
 // configMapOf reads a namespace and a name; nil for an empty text.

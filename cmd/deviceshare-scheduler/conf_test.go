@@ -42,7 +42,8 @@ func TestVolcanoReadsACopyAndMistakesAreEventsOfTheConfigMap(t *testing.T) {
 	write(goodConfiguration)
 	said := make(told, 10)
 	volcano := &options.ServerOption{SchedulerConf: file}
-	if err := guardConfiguration(volcano, "ns/config", said); err != nil {
+	guard, err := guardConfiguration(volcano, "ns/config", said)
+	if err != nil {
 		t.Fatal(err)
 	}
 	copied, err := os.ReadFile(volcano.SchedulerConf)
@@ -60,6 +61,12 @@ func TestVolcanoReadsACopyAndMistakesAreEventsOfTheConfigMap(t *testing.T) {
 		}
 	case <-time.After(10 * time.Minute):
 		t.Fatal("the mistake is not told")
+	}
+	if err := guard.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
@@ -80,7 +87,7 @@ func TestASchedulerDoesNotStartWithoutItsPlugin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			volcano := &options.ServerOption{SchedulerConf: c.file}
-			if err := guardConfiguration(volcano, c.configMap, make(told, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := guardConfiguration(volcano, c.configMap, make(told, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})

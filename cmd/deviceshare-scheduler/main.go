@@ -143,9 +143,11 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	deviceshare.Register(store.Build)
 	nodeorder.Register()
 	store.WrapActions()
-	if err := guardConfiguration(volcano, ours.configMap, said); err != nil {
+	guard, err := guardConfiguration(volcano, ours.configMap, said)
+	if err != nil {
 		return err
 	}
+	defer func() { _ = guard.Close() }()
 	deviceshare.RegisterBinder(store.Binder())
 	prometheus.MustRegister(store)
 	if err := serveMetricsAndLedger(volcano, ours, store, endpoint.NewAccess(cluster)); err != nil {

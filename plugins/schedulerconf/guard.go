@@ -81,6 +81,9 @@ func makeFolder() (string, error) {
 // Path is the file for Volcano.
 func (g *Guard) Path() string { return filepath.Join(g.folder, copies, copyName) }
 
+// Close removes the copy. Volcano must not read it any more.
+func (g *Guard) Close() error { return os.RemoveAll(g.folder) }
+
 // Run follows the file until ctx ends.
 func (g *Guard) Run(ctx context.Context) (err error) {
 	watch, err := fsnotify.NewWatcher()
