@@ -65,7 +65,8 @@ func (w *world) followTheDriver(ctx context.Context, t *testing.T) {
 		}
 		_, id, _ := strings.Cut(pods.Items[0].Status.ContainerStatuses[0].ContainerID, "://")
 		inside := w.inNode(ctx, t, "grep -ls %s /proc/[0-9]*/cgroup | head -1 | sed 's,/cgroup,,'", id)
-		if got := w.inNode(ctx, t, "ls %s/root/driver-root/driver", inside); got != mark {
+		seen := w.inNode(ctx, t, `tr '\0' '\n' < %s/cmdline | sed -n 's/^--driver-root-ctr-path=//p'`, inside)
+		if got := w.inNode(ctx, t, "ls %s/root%s", inside, seen); got != mark {
 			t.Errorf("%s sees %q at the driver's root, want that of the driver that is mounted there now", program, got)
 		}
 	}
