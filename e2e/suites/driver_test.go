@@ -50,14 +50,17 @@ func testDriver(t *testing.T, w *world) {
 	w.followTheDriver(ctx, t)
 }
 
-// followTheDriver mounts another driver over the root of the first, as its container does when
-// another version comes. Device plugin and keeper started after the first mount, and see the second
-// one all the same.
+// followTheDriver unmounts the driver's root and mounts another one there, as its container does
+// when another version comes. Device plugin and keeper started after the first mount, and see the
+// second one all the same.
 func (w *world) followTheDriver(ctx context.Context, t *testing.T) {
 	t.Helper()
-	const root, other, mark = "/run/nvidia/driver", "/run/another-driver", "a-mark"
-	w.inNode(ctx, t, "mkdir -p %[1]s && touch %[1]s/%[2]s && mount --bind %[1]s %[3]s", other, mark, root)
-	t.Cleanup(func() { w.inNode(context.Background(), t, "umount %s && rm -r %s", root, other) })
+	const root, other, aside, mark = "/run/nvidia/driver", "/run/another-driver", "/run/first-driver", "a-mark"
+	w.inNode(ctx, t, "mkdir %[1]s %[2]s && touch %[1]s/%[3]s && mount --rbind %[4]s %[2]s && mount --make-rprivate %[2]s", other, aside, mark, root)
+	w.inNode(ctx, t, "umount --recursive --lazy %[1]s && mount --bind %[2]s %[1]s", root, other)
+	t.Cleanup(func() {
+		w.inNode(context.Background(), t, "umount %[1]s && mount --rbind %[2]s %[1]s && umount --recursive --lazy %[2]s && rm -r %[3]s && rmdir %[2]s", root, aside, other)
+	})
 	for _, program := range []string{"deviceshare-device-plugin", "deviceshare-keeper"} {
 		pods, err := w.cluster.Client().CoreV1().Pods(sandbox.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + program})
 		if err != nil || len(pods.Items) != 1 {
