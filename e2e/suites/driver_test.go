@@ -59,7 +59,7 @@ func (w *world) followTheDriver(ctx context.Context, t *testing.T) {
 	w.inNode(ctx, t, "mkdir %[1]s %[2]s && touch %[1]s/%[3]s && mount --rbind %[4]s %[2]s && mount --make-rprivate %[2]s", other, aside, mark, root)
 	w.inNode(ctx, t, "umount --recursive --lazy %[1]s && mount --bind %[2]s %[1]s", root, other)
 	t.Cleanup(func() {
-		w.inNode(context.Background(), t, "umount %[1]s && mount --rbind %[2]s %[1]s && umount --recursive --lazy %[2]s && rm -r %[3]s && rmdir %[2]s", root, aside, other)
+		w.inNode(context.Background(), t, "umount --lazy %[1]s && mount --rbind %[2]s %[1]s && umount --recursive --lazy %[2]s && rm -r %[3]s && rmdir %[2]s", root, aside, other)
 	})
 	for _, program := range []string{"deviceshare-device-plugin", "deviceshare-keeper"} {
 		pods, err := w.cluster.Client().CoreV1().Pods(sandbox.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + program})
