@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	_ "volcano.sh/volcano/pkg/scheduler/actions"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/schedulerconf"
@@ -19,10 +18,7 @@ import (
 // It cannot know the rest, and refuses nothing that the program accepts.
 func TestHelmRefusesAConfigurationThatTheSchedulerRefuses(t *testing.T) {
 	deviceshare.RegisterActions()
-	known := schedulerconf.Known{
-		Action: func(name string) bool { _, ok := framework.GetAction(name); return ok },
-		Plugin: func(string) bool { return true },
-	}
+	known := schedulerconf.Known{Action: schedulerconf.Registered().Action, Plugin: func(string) bool { return true }}
 	files, err := filepath.Glob("../plugins/schedulerconf/testdata/*.conf")
 	if err != nil || len(files) < 30 {
 		t.Fatalf("%d files: %v", len(files), err)

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/cmd/scheduler/app/options"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/schedulerconf"
@@ -63,14 +62,11 @@ func configMapOf(text string) (*corev1.ObjectReference, error) {
 	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: namespace, Name: name}, nil
 }
 
-// knownTo is what this program has: Volcano's actions and plugins, and ours. Which plugins a folder
-// adds is known later.
+// knownTo is what this program has. Which plugins a folder adds is known later.
 func knownTo(volcano *options.ServerOption) schedulerconf.Known {
-	return schedulerconf.Known{
-		Action: func(name string) bool { _, ok := framework.GetAction(name); return ok },
-		Plugin: func(name string) bool {
-			_, ok := framework.GetPluginBuilder(name)
-			return ok || volcano.PluginsDir != ""
-		},
+	known := schedulerconf.Registered()
+	if volcano.PluginsDir != "" {
+		known.Plugin = func(string) bool { return true }
 	}
+	return known
 }

@@ -279,16 +279,11 @@ func (s saboteur) nothingLeft() {
 // run runs a line of shell on the node.
 func (s saboteur) run(line string, args ...any) string {
 	s.t.Helper()
-	out, err := s.cluster.Run(s.ctx, "sh", "-c", fmt.Sprintf(line, args...))
-	if err != nil {
-		s.t.Fatalf("%v\n%s", err, out)
-	}
-	return strings.TrimSpace(out)
+	return s.runOnNode(s.ctx, s.t, line, args...)
 }
 
-// inside is the directory in /proc of the first process of a pod's container, as seen on the node.
+// inside is insideOf a pod.
 func (s saboteur) inside(p *corev1.Pod) string {
 	s.t.Helper()
-	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
-	return s.run("grep -ls %s /proc/[0-9]*/cgroup | sed 's,/cgroup,,' | sort -t/ -k3 -n | head -1", id)
+	return s.insideOf(s.ctx, s.t, p)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/e2e/sandbox"
@@ -56,27 +57,34 @@ func testDriver(t *testing.T, w *world) {
 func (w *world) followTheDriver(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const root, other, aside, mark = "/run/nvidia/driver", "/run/another-driver", "/run/first-driver", "a-mark"
-	w.inNode(ctx, t, "mkdir %[1]s %[2]s && touch %[1]s/%[3]s && mount --rbind %[4]s %[2]s && mount --make-rprivate %[2]s", other, aside, mark, root)
-	w.inNode(ctx, t, "umount --recursive --lazy %[1]s && mount --bind %[2]s %[1]s", root, other)
+	w.runOnNode(ctx, t, "mkdir %[1]s %[2]s && touch %[1]s/%[3]s && mount --rbind %[4]s %[2]s && mount --make-rprivate %[2]s", other, aside, mark, root)
+	w.runOnNode(ctx, t, "umount --recursive --lazy %[1]s && mount --bind %[2]s %[1]s", root, other)
 	t.Cleanup(func() {
-		w.inNode(context.Background(), t, "umount --lazy %[1]s && mount --rbind %[2]s %[1]s && umount --recursive --lazy %[2]s && rm -r %[3]s && rmdir %[2]s", root, aside, other)
+		w.runOnNode(context.Background(), t, "umount --lazy %[1]s && mount --rbind %[2]s %[1]s && umount --recursive --lazy %[2]s && rm -r %[3]s && rmdir %[2]s", root, aside, other)
 	})
 	for _, program := range []string{"deviceshare-device-plugin", "deviceshare-keeper"} {
 		pods, err := w.cluster.Client().CoreV1().Pods(sandbox.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + program})
 		if err != nil || len(pods.Items) != 1 {
 			t.Fatalf("%d pods of %s: %v", len(pods.Items), program, err)
 		}
-		_, id, _ := strings.Cut(pods.Items[0].Status.ContainerStatuses[0].ContainerID, "://")
-		inside := w.inNode(ctx, t, "grep -ls %s /proc/[0-9]*/cgroup | head -1 | sed 's,/cgroup,,'", id)
-		seen := w.inNode(ctx, t, `tr '\0' '\n' < %s/cmdline | sed -n 's/^--driver-root-ctr-path=//p'`, inside)
-		if got := w.inNode(ctx, t, "ls %s/root%s", inside, seen); got != mark {
+		inside := w.insideOf(ctx, t, &pods.Items[0])
+		seen := w.runOnNode(ctx, t, `tr '\0' '\n' < %s/cmdline | sed -n 's/^--driver-root-ctr-path=//p'`, inside)
+		if got := w.runOnNode(ctx, t, "ls %s/root%s", inside, seen); got != mark {
 			t.Errorf("%s sees %q at the driver's root, want that of the driver that is mounted there now", program, got)
 		}
 	}
 }
 
-// inNode runs a line of shell in the cluster and returns what it printed.
-func (w *world) inNode(ctx context.Context, t *testing.T, line string, args ...any) string {
+// insideOf is the directory in /proc of the first process of a pod's container, as seen on the
+// node.
+func (w *world) insideOf(ctx context.Context, t *testing.T, p *corev1.Pod) string {
+	t.Helper()
+	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+	return w.runOnNode(ctx, t, "grep -ls %s /proc/[0-9]*/cgroup | sed 's,/cgroup,,' | sort -t/ -k3 -n | head -1", id)
+}
+
+// runOnNode runs a line of shell on the node and returns what it printed.
+func (w *world) runOnNode(ctx context.Context, t *testing.T, line string, args ...any) string {
 	t.Helper()
 	out, err := w.cluster.Run(ctx, "sh", "-c", fmt.Sprintf(line, args...))
 	if err != nil {

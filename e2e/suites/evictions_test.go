@@ -116,15 +116,15 @@ func (w *world) makePriorityClasses(ctx context.Context, t *testing.T) {
 // setActions changes the line with the actions in the scheduler's configuration, and nothing else.
 func (w *world) setActions(ctx context.Context, t *testing.T, from, to string) {
 	t.Helper()
-	config, err := w.cluster.Client().CoreV1().ConfigMaps(sandbox.Namespace).Get(ctx, "deviceshare-scheduler-config", metav1.GetOptions{})
+	config, err := w.cluster.Client().CoreV1().ConfigMaps(sandbox.Namespace).Get(ctx, schedulerConfig, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := config.Data["volcano-scheduler.conf"]
+	before := config.Data[schedulerConfigKey]
 	if strings.Count(before, from) != 1 {
 		t.Fatalf("the configuration has no line %q:\n%s", from, before)
 	}
-	file := filepath.Join(t.TempDir(), "volcano-scheduler.conf")
+	file := filepath.Join(t.TempDir(), schedulerConfigKey)
 	if err := os.WriteFile(file, []byte(strings.Replace(before, from, to, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func New(o Options) (*Guard, error) {
 		return nil, fmt.Errorf("copy the scheduler's configuration: %w", err)
 	}
 	g.read = string(text)
-	return g, g.adopt(r)
+	return g, g.handOn(r)
 }
 
 // makeFolder makes a folder for the copy. A container that starts again has the number that it had
@@ -94,22 +94,22 @@ func (g *Guard) Run(ctx context.Context) (err error) {
 	if err := watch.Add(filepath.Dir(g.options.Path)); err != nil {
 		return fmt.Errorf("watch the scheduler's configuration: %w", err)
 	}
-	g.look() // it may have changed before it was watched
+	g.readFile() // it may have changed before it was watched
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-watch.Events:
-			g.look()
+			g.readFile()
 		case err := <-watch.Errors:
 			klog.ErrorS(err, "Watching the scheduler's configuration", "file", g.options.Path)
-			g.look() // events may have been lost
+			g.readFile() // events may have been lost
 		}
 	}
 }
 
-// look reads the file, and has Volcano go by it if it can.
-func (g *Guard) look() {
+// readFile reads the file, and has Volcano go by it if it can.
+func (g *Guard) readFile() {
 	text, err := os.ReadFile(g.options.Path)
 	if err != nil {
 		klog.ErrorS(err, "The scheduler's configuration cannot be read, what was in force stays so", "file", g.options.Path)
@@ -123,7 +123,7 @@ func (g *Guard) look() {
 	g.read = string(text)
 	r := Read(g.read, g.options.Known)
 	if len(r.Mistakes) == 0 {
-		if err := g.adopt(r); err != nil {
+		if err := g.handOn(r); err != nil {
 			klog.ErrorS(err, "What was in force stays so")
 			g.valid.Set(0)
 			g.read = "" // tried again at the next event
@@ -139,8 +139,8 @@ func (g *Guard) look() {
 	}
 }
 
-// adopt puts a good text where Volcano reads it, at once and whole.
-func (g *Guard) adopt(r Reading) error {
+// handOn puts a good text where Volcano reads it, at once and whole.
+func (g *Guard) handOn(r Reading) error {
 	for _, note := range r.Notes {
 		klog.InfoS("The scheduler's configuration", "file", g.options.Path, "note", note)
 	}

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v2"
 	"volcano.sh/volcano/pkg/scheduler"
 	"volcano.sh/volcano/pkg/scheduler/conf"
+	"volcano.sh/volcano/pkg/scheduler/framework"
 
 	"deviceshare/plugins/deviceshare/arguments"
 )
@@ -28,6 +29,14 @@ type Reading struct {
 // Known says what the scheduler was built with.
 type Known struct {
 	Action, Plugin func(name string) bool
+}
+
+// Registered is what is registered in this process at the moment of each question.
+func Registered() Known {
+	return Known{
+		Action: func(name string) bool { _, ok := framework.GetAction(name); return ok },
+		Plugin: func(name string) bool { _, ok := framework.GetPluginBuilder(name); return ok },
+	}
 }
 
 // actionNames are the actions of this scheduler, in the order of the shipped configuration.

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"volcano.sh/volcano/pkg/scheduler"
 	_ "volcano.sh/volcano/pkg/scheduler/actions"
-	"volcano.sh/volcano/pkg/scheduler/framework"
 	_ "volcano.sh/volcano/pkg/scheduler/plugins"
 
 	"deviceshare/plugins/deviceshare"
@@ -21,10 +20,7 @@ import (
 // known is what the scheduler has.
 func known() schedulerconf.Known {
 	deviceshare.RegisterActions()
-	return schedulerconf.Known{
-		Action: func(name string) bool { _, ok := framework.GetAction(name); return ok },
-		Plugin: func(name string) bool { _, ok := framework.GetPluginBuilder(name); return ok },
-	}
+	return schedulerconf.Registered()
 }
 
 const nowhere = "tiers: plugin deviceshare is in none of them: pods with devices would be bound without any"

@@ -40,7 +40,7 @@ type configuration struct {
 // readConfiguration reads the text strictly: where a scheduler logs a mistake and goes on, a
 // simulation would answer about another cluster.
 func readConfiguration(text, policy string, rested bool) (configuration, error) {
-	read := schedulerconf.Read(text, schedulerconf.Known{Action: hasAction, Plugin: hasPlugin})
+	read := schedulerconf.Read(text, schedulerconf.Known{Action: schedulerconf.Registered().Action, Plugin: hasPlugin})
 	if len(read.Mistakes) > 0 {
 		return configuration{}, fmt.Errorf("read the scheduler's configuration: %s", strings.Join(read.Mistakes, "\n"))
 	}
@@ -75,12 +75,9 @@ func readConfiguration(text, policy string, rested bool) (configuration, error) 
 	return c, nil
 }
 
-func hasAction(name string) bool { _, ok := framework.GetAction(name); return ok }
-
 // hasPlugin reports whether there is a plugin. Ours is built for each cluster.
 func hasPlugin(name string) bool {
-	_, ok := framework.GetPluginBuilder(name)
-	return ok || name == deviceshare.PluginName
+	return schedulerconf.Registered().Plugin(name) || name == deviceshare.PluginName
 }
 
 // withoutWait has pods move at once for others that have come, and those that have moved not rest
