@@ -119,10 +119,22 @@ func (s *Survey) Report(ctx context.Context) Usage {
 		select {
 		case latest = <-results:
 		case <-ctx.Done():
-			return latest
+			return newestOf(results, latest)
 		}
 	}
 	return latest
+}
+
+// newestOf is what was found last, or latest if nothing more was found: where the time is over and
+// something was found at once, either may be seen first.
+func newestOf(results <-chan Usage, latest Usage) Usage {
+	for {
+		select {
+		case latest = <-results:
+		default:
+			return latest
+		}
+	}
 }
 
 // withOwnDevices copies usages, so that what is noted of devices does not change the originals.
