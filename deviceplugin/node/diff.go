@@ -45,6 +45,12 @@ const (
 	OfferExceeded
 	// OfferMet: they no longer do.
 	OfferMet
+	// DriverPlanned: the driver will be replaced. Pods are those that hold devices.
+	DriverPlanned
+	// DriverClaimed: the driver is being replaced. Pods are those that hold devices.
+	DriverClaimed
+	// DriverReturned: it is no longer.
+	DriverReturned
 	noticeKinds = iota
 )
 
@@ -53,6 +59,7 @@ func (k NoticeKind) String() string {
 	return [noticeKinds]string{
 		"DeviceBroke", "DeviceWorks", "ModeUnusable", "ModeInterrupted", "ModeRestored", "ModeWaits", "ModeReached", "ModeFailed", "ModeByHand",
 		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks", "PodMisplaced", "OfferExceeded", "OfferMet",
+		"DriverPlanned", "DriverClaimed", "DriverReturned",
 	}[k]
 }
 
@@ -70,7 +77,8 @@ type Notice struct {
 	Detail string
 	// Holders keep the device as it is, those in the wanted mode among them.
 	Holders []Holder
-	// Pods are those that OfferExceeded is about, without those of an earlier notice.
+	// Pods are those that OfferExceeded is about, without those of an earlier notice, or that hold
+	// devices of the node.
 	Pods []Holding
 }
 
@@ -94,6 +102,7 @@ func Diff(before, after State) []Notice {
 			all = append(all, Notice{Kind: PartWorks, Part: t.part})
 		}
 	}
+	all = append(all, claimNotices(&before, &after)...)
 	all = append(all, misplacedNotices(&before, &after)...)
 	all = append(all, overhangNotices(&before, &after)...)
 	for i := range after.devices {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/upgrade"
 )
 
 // Labels of a node by which NVIDIA's GPU operator and mig-manager work.
@@ -43,6 +44,7 @@ func Rival(labels map[string]string) (why string, is bool) {
 type Labelled struct{ Labels map[string]string }
 
 func (e Labelled) applyTo(s *State) {
+	s.claim.upgrade = upgrade.PhaseOf(e.Labels)
 	if why, is := Rival(e.Labels); is {
 		ServiceLost{sharing.MIG, why}.applyTo(s)
 		return
@@ -54,5 +56,5 @@ func (e Labelled) applyTo(s *State) {
 func (s State) IsNews(e Labelled) bool {
 	why, is := Rival(e.Labels)
 	known, was := s.modeInterruption(sharing.MIG)
-	return is != was || why != known
+	return is != was || why != known || s.claim.upgrade != upgrade.PhaseOf(e.Labels)
 }

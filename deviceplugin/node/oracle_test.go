@@ -60,6 +60,9 @@ func (o *oracle) condition(c node.Facts) (node.Condition, bool) {
 
 // lacks is what a mode lacks after some of the history, "" if nothing.
 func (o *oracle) lacks(mode sharing.Mode, until int) (why string) {
+	if claimed := o.claimed(until); claimed != "" {
+		return claimed
+	}
 	for _, e := range o.history[:until] {
 		switch e := e.(type) {
 		case node.ServiceLost:
@@ -73,6 +76,26 @@ func (o *oracle) lacks(mode sharing.Mode, until int) (why string) {
 		}
 	}
 	return why
+}
+
+// claimed is why the driver is to be let alone after some of the history, "" if it is not.
+func (o *oracle) claimed(until int) string {
+	state, released := "", false
+	for _, e := range o.history[:until] {
+		switch e := e.(type) {
+		case node.Labelled:
+			state = e.Labels["nvidia.com/gpu-driver-upgrade-state"]
+		case node.DriverReleased:
+			released = e.Is
+		}
+	}
+	switch {
+	case released:
+		return "the driver of this node was released: new pods wait until it is used again (kubectl deviceshare release)"
+	case strings.HasSuffix(state, "-required") && state != "upgrade-required":
+		return "NVIDIA's GPU operator replaces the driver of this node (label nvidia.com/gpu-driver-upgrade-state): new pods wait until it has"
+	}
+	return ""
 }
 
 // runtime is what is the matter with the container runtime, "" if nothing is.
@@ -278,6 +301,7 @@ type told struct {
 	parts   map[node.Part]string
 	pods    map[sharing.Owner]bool
 	config  string
+	claimed string
 }
 
 func newTold(t *testing.T) *told {
@@ -311,6 +335,12 @@ func (k *told) hear(notices []node.Notice, s node.State) {
 			twice, k.config = k.config == n.Detail, n.Detail
 		case node.PartFailed, node.PartWorks:
 			twice, k.parts[n.Part] = k.parts[n.Part] == n.Detail, n.Detail
+		case node.DriverPlanned:
+			twice = k.claimed != "" // the operator may change its mind, which is not told
+		case node.DriverClaimed:
+			twice, k.claimed = k.claimed == n.Detail, n.Detail
+		case node.DriverReturned:
+			twice, k.claimed = k.claimed == "", ""
 		case node.PodMisplaced:
 			twice, k.pods[n.Pod.Owner] = k.pods[n.Pod.Owner], true
 		}

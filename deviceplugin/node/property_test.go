@@ -115,7 +115,7 @@ func (s *walk) happen() {
 	s.now += node.Moment(s.random.IntN(40))
 	id := s.any()
 	why := fmt.Sprintf("because %d", s.random.IntN(3))
-	switch s.random.IntN(32) {
+	switch s.random.IntN(34) {
 	case 0, 1:
 		s.scan()
 	case 2:
@@ -153,6 +153,14 @@ func (s *walk) happen() {
 		s.send([]node.Event{node.ServiceLost{Mode: mode, Why: why}, node.ServiceBack{Mode: mode}}[s.random.IntN(2)])
 	case 24:
 		s.send(node.Recovered{Part: node.PartRuntime})
+	case 25:
+		states := []string{"", "upgrade-required", "cordon-required", "pod-restart-required", "upgrade-done", "upgrade-failed"}
+		s.send(node.Labelled{Labels: map[string]string{"nvidia.com/gpu-driver-upgrade-state": states[s.random.IntN(len(states))]}})
+	case 26:
+		s.send(node.DriverReleased{Is: s.random.IntN(3) == 0})
+	case 27:
+		s.send(node.Labelled{})
+		s.send(node.DriverReleased{})
 	default:
 		for _, c := range s.cards {
 			s.work(c.UUID)

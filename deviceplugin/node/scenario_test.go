@@ -145,6 +145,12 @@ func (w *world) run(f []string) {
 		w.send(node.ServiceLost{Mode: sharing.Mode(f[1]), Why: strings.Join(f[2:], " ")})
 	case "serves":
 		w.send(node.ServiceBack{Mode: sharing.Mode(f[1])})
+	case "upgrade":
+		w.send(node.Labelled{Labels: map[string]string{"nvidia.com/gpu-driver-upgrade-state": rest}})
+	case "release-driver":
+		w.send(node.DriverReleased{Is: rest != "no"})
+	case "hold":
+		w.holding(f[1:])
 	case "show":
 		w.show()
 	case "published":
@@ -360,6 +366,19 @@ func (w *world) begin(owner sharing.Owner, id sharing.DeviceID, mode sharing.Mod
 	w.hardware.records = append(w.hardware.records, node.Record{Owner: owner, Pod: "ns/" + string(owner), Mode: mode, Devices: []sharing.DeviceID{id}})
 }
 
+// holding has pods of a node hold devices: "a=GPU-0/mps".
+func (w *world) holding(pods []string) {
+	var all node.Holdings
+	for _, p := range pods {
+		name, given, _ := strings.Cut(p, "=")
+		id, mode, _ := strings.Cut(given, "/")
+		all.Pods = append(all.Pods, node.Holding{Owner: sharing.Owner(name), Namespace: "ns", Pod: name, Asked: node.Amounts{Number: 1}, Placement: sharing.Placement{
+			Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{{Device: sharing.DeviceID(id), Mode: sharing.Mode(mode)}}}},
+		}})
+	}
+	w.send(all)
+}
+
 // show prints the condition of every device with what is permitted.
 func (w *world) show() {
 	for _, id := range w.state.IDs() {
@@ -423,5 +442,11 @@ func podOf(n node.Notice) string {
 	if n.Kind == node.PodMisplaced {
 		return n.Pod.Namespace + "/" + n.Pod.Pod + " " + n.Pod.Fate.String()
 	}
-	return ""
+	var held []string
+	if n.Kind == node.DriverPlanned || n.Kind == node.DriverClaimed {
+		for i := range n.Pods {
+			held = append(held, n.Pods[i].Pod)
+		}
+	}
+	return strings.Join(held, ",")
 }

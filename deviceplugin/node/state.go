@@ -32,6 +32,7 @@ type State struct {
 	unread   int // devices that the driver lists and that did not answer the last scan
 	devices  []device
 	intake   intake
+	claim    claim
 	troubles []trouble
 	lost     []lostService
 	releases []Release
@@ -79,6 +80,9 @@ func (s State) IsUnread() (why string, is bool) {
 	}
 	if why, fails := s.partTrouble(PartDriver); fails {
 		return sanitizeReason("the driver cannot be used: " + why), true
+	}
+	if s.claim.released {
+		return driverReleased, true
 	}
 	return "the device plugin was started and has not read the driver yet", true
 }
@@ -199,7 +203,7 @@ func (s *State) conditionOf(d *device) Condition {
 	if why, not := s.cfg.Powers.unsupportedReason(&d.facts, offer.Mode); not {
 		return Condition{Unsupported, why}
 	}
-	if why, is := s.modeInterruption(offer.Mode); is {
+	if why, is := s.interruption(offer.Mode); is {
 		return Condition{Interrupted, why}
 	}
 	switch {

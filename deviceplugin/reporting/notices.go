@@ -35,6 +35,8 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 			r.reportPart(n)
 		case node.OfferExceeded, node.OfferMet:
 			r.reportOffer(n)
+		case node.DriverPlanned, node.DriverClaimed, node.DriverReturned:
+			r.reportClaim(n)
 		}
 	}
 }
@@ -61,17 +63,40 @@ func (r *Reporter) reportOffer(n *node.Notice) {
 		return
 	}
 	klog.InfoS("pods hold more than is to be offered", "device", n.Device, "why", n.Detail, "pods", len(n.Pods))
-	var names []string
-	for i := range n.Pods {
-		names = append(names, n.Pods[i].Namespace+"/"+n.Pods[i].Pod)
-	}
 	r.recorder.Event(r.node, corev1.EventTypeNormal, events.DeviceOfferExceeded, truncateMessage(fmt.Sprintf(
 		"%s: %s. %d pods keep what they hold until they end, and the kubelet is offered that much longer: %s",
-		what, n.Detail, len(names), strings.Join(names, ", "))))
+		what, n.Detail, len(n.Pods), joinNames(n.Pods))))
 	for i := range n.Pods {
 		pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.Pods[i].Namespace, Name: n.Pods[i].Pod, UID: types.UID(n.Pods[i].Owner)}
 		r.recorder.Eventf(pod, corev1.EventTypeNormal, events.DeviceShareKept, "%s: %s. This pod keeps what it has until it ends", what, n.Detail)
 	}
+}
+
+// reportClaim reports what others want of the driver, and which pods stand in their way.
+func (r *Reporter) reportClaim(n *node.Notice) {
+	holders := ""
+	if len(n.Pods) > 0 {
+		holders = fmt.Sprintf(". The driver cannot be unloaded before these pods have left: %s", joinNames(n.Pods))
+	}
+	switch n.Kind {
+	case node.DriverPlanned:
+		r.recorder.Event(r.node, corev1.EventTypeNormal, events.GPUDriverUpgradePlanned,
+			truncateMessage("NVIDIA's GPU operator will replace the driver of this node"+holders))
+	case node.DriverClaimed:
+		klog.InfoS("the driver is claimed by others", "why", n.Detail, "pods", len(n.Pods))
+		r.recorder.Event(r.node, corev1.EventTypeNormal, events.GPUDriverClaimed, truncateMessage(n.Detail+holders))
+	case node.DriverReturned:
+		r.recorder.Event(r.node, corev1.EventTypeNormal, events.GPUDriverClaimed+events.Resolved, "the devices take new pods again, as far as the driver works")
+	}
+}
+
+// joinNames is a list of pods for people.
+func joinNames(pods []node.Holding) string {
+	names := make([]string, 0, len(pods))
+	for i := range pods {
+		names = append(names, pods[i].Namespace+"/"+pods[i].Pod)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (r *Reporter) reportPart(n *node.Notice) {

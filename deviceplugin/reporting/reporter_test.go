@@ -18,6 +18,7 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/metrics"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
 )
 
 func TestARecordOfTheKubeletIsReportedOncePerChangeWhicheverPodsStart(t *testing.T) {
@@ -107,5 +108,37 @@ func TestARefusedContainerIsToldByTheEventOfItsCause(t *testing.T) {
 		if got := <-recorder.Events; !strings.HasPrefix(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
+	}
+}
+
+func TestWhoeverReplacesTheDriverIsToldWhichPodsStandInTheWay(t *testing.T) {
+	recorder := events.NewFakeRecorder(100)
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
+	a := agent.New(node.Config{Node: "n"}, r)
+	state := func(s string) {
+		a.Send(node.Labelled{Labels: map[string]string{"nvidia.com/gpu-driver-upgrade-state": s}})
+	}
+	share := func(mode sharing.Mode) sharing.Placement {
+		return sharing.Placement{Containers: []sharing.ContainerShares{{Container: "main", Shares: []sharing.Share{{Device: "GPU-0", Mode: mode}}}}}
+	}
+	state("upgrade-required")
+	a.Send(node.Holdings{Pods: []node.Holding{
+		{Owner: "1", Namespace: "ns", Pod: "a", Placement: share(sharing.HAMiCore)}, {Owner: "2", Namespace: "ns", Pod: "b", Placement: share(sharing.MPS)},
+	}})
+	state("cordon-required")
+	state("pod-restart-required")
+	state("upgrade-done")
+	const upgrade = "NVIDIA's GPU operator replaces the driver of this node (label nvidia.com/gpu-driver-upgrade-state): new pods wait until it has"
+	for _, want := range []string{
+		"Normal GPUDriverUpgradePlanned NVIDIA's GPU operator will replace the driver of this node",
+		"Normal GPUDriverClaimed " + upgrade + ". The driver cannot be unloaded before these pods have left: ns/b, ns/a",
+		"Normal GPUDriverClaimedResolved the devices take new pods again, as far as the driver works",
+	} {
+		if got := <-recorder.Events; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	if n := len(recorder.Events); n > 0 {
+		t.Errorf("%d events more: %s", n, <-recorder.Events)
 	}
 }

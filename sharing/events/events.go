@@ -45,6 +45,8 @@ const (
 	Preempted = "Preempted"
 	// Reclaimed: a pod of a queue that has less than it deserves gets the room.
 	Reclaimed = "Reclaimed"
+	// DriverUpgrade: the driver of the pod's node is replaced.
+	DriverUpgrade = "DriverUpgrade"
 	// Moved: a pod that waits gets the room, and a place is kept for this one elsewhere.
 	Moved = "Moved"
 )
@@ -59,6 +61,12 @@ const (
 const (
 	// GPUDriverUnavailable: the driver cannot be opened, or does not answer.
 	GPUDriverUnavailable = "GPUDriverUnavailable"
+	// GPUDriverUpgradePlanned: the driver will be replaced.
+	GPUDriverUpgradePlanned = "GPUDriverUpgradePlanned"
+	// GPUDriverClaimed: the driver is being replaced, or was let go; no new pods.
+	GPUDriverClaimed = "GPUDriverClaimed"
+	// GPUDriverUpgradeHeldUp: pods hold devices, and are not evicted.
+	GPUDriverUpgradeHeldUp = "GPUDriverUpgradeHeldUp"
 	// ContainerRuntimeUnfit: the container runtime reads no CDI specifications.
 	ContainerRuntimeUnfit = "ContainerRuntimeUnfit"
 	// NVIDIARuntimeUnfit: NVIDIA's runtime gives containers devices that they were not given.
