@@ -73,6 +73,7 @@ type ownOptions struct {
 	logFlush     time.Duration
 	sessionLimit time.Duration
 	configMap    string
+	drains       bool
 }
 
 func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
@@ -90,6 +91,9 @@ func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 
 	set.StringVar(&ours.configMap, "deviceshare-scheduler-config-map", "",
 		"ConfigMap that --scheduler-conf is of, as namespace/name. It gets an event for each mistake")
+
+	set.BoolVar(&ours.drains, "deviceshare-evict-for-driver-upgrades", false,
+		"Evict pods with devices from nodes whose driver NVIDIA's GPU operator replaces, as PodDisruptionBudgets allow")
 
 	volcano := options.NewServerOption()
 	volcano.AddFlags(set)
@@ -122,7 +126,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	said := newEventReporter(cluster, volcano.SchedulerNames)
 	settings := &configFeed{client: cluster, report: said}
 	sessions := liveness.NewPulse(clock.RealClock{}, ours.sessionLimit)
-	o := deviceshare.Options{Backends: factory.New(), Report: said, Config: settings, Pulse: sessions}
+	o := deviceshare.Options{Backends: factory.New(), Report: said, Config: settings, Pulse: sessions, DriverUpgrades: ours.drains}
 	term := leader.NewTerm(clock.RealClock{})
 	if volcano.LeaderElection.LeaderElect {
 		o.Lead = term

@@ -20,6 +20,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/binding"
+	"deviceshare/plugins/deviceshare/drain"
 	"deviceshare/plugins/deviceshare/metrics"
 	"deviceshare/plugins/deviceshare/mix"
 	"deviceshare/plugins/deviceshare/nodes"
@@ -69,8 +70,10 @@ type Store struct {
 	signer   Signer
 	metrics  *metrics.Metrics
 	room     *room.Room
-	now      func() time.Time
-	began    time.Time
+	// drain empties nodes whose driver is replaced; nil if others do.
+	drain *drain.Drain
+	now   func() time.Time
+	began time.Time
 
 	settings atomic.Pointer[nodes.Settings]
 	versions atomic.Pointer[wire.ConfigVersions]
@@ -124,6 +127,8 @@ type Options struct {
 	Signer Signer
 	// Evictions carries out evictions. Nil is the API server.
 	Evictions room.Evictions
+	// DriverUpgrades has pods evicted from nodes whose driver is replaced.
+	DriverUpgrades bool
 	// Now tells the time that is written into annotations. Nil is time.Now.
 	Now func() time.Time
 }
@@ -143,6 +148,9 @@ func NewStore(o Options) *Store {
 		s.lead = leader.Sole{}
 	}
 	s.room = room.New(o.Evictions, s.lead, s.report, s.uptimeSeconds, func() int64 { return s.now().Unix() })
+	if o.DriverUpgrades {
+		s.drain = drain.New(s.lead, s.report)
+	}
 	s.metrics = metrics.New()
 	if o.Config == nil {
 		s.Configure(nodes.DefaultSettings())
@@ -235,6 +243,17 @@ func (s *Store) updateFromSnapshot(ssn *framework.Session, settings *nodes.Setti
 	if change.Nodes {
 		s.largest = largestDevice(s.cluster.Nodes())
 	}
+}
+
+// emptyNodes has pods leave nodes whose driver is replaced.
+func (s *Store) emptyNodes(ssn *framework.Session) {
+	if s.drain == nil {
+		return
+	}
+	s.drain.Look(ssn.KubeClient(), ssn.InformerFactory(), func(pod *corev1.Pod) bool {
+		_, isGiven := pod.Annotations[wire.PodPlacement]
+		return isGiven || s.MustHaveDevices(pod)
+	})
 }
 
 // uptimeSeconds is the time on a clock that goes on when that of the machine is set.

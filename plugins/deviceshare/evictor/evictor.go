@@ -3,6 +3,7 @@
 package evictor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,6 +56,8 @@ type Eviction struct {
 	Why string
 	// Event is the reason of the event.
 	Event string
+	// Condition is the reason of the condition. "" is that of a pod that makes room.
+	Condition string
 }
 
 // Evictor carries out orders. Safe for concurrent use.
@@ -88,6 +91,8 @@ type order struct {
 	client kubernetes.Interface
 	// evicted says that the API server has evicted the pod.
 	evicted bool
+	// failure is why the last attempt failed, nil if none did.
+	failure error
 }
 
 // New returns an evictor. Its workers start with the first order.
@@ -113,6 +118,14 @@ func (e *Evictor) Len() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.orders)
+}
+
+// Obstacle returns why the last attempt to evict a pod failed, nil if none did or it was not
+// ordered.
+func (e *Evictor) Obstacle(pod types.UID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.orders[key{pod, evict}].failure
 }
 
 // Close ends the workers. Orders without an answer are dropped.
@@ -151,6 +164,7 @@ func (e *Evictor) attemptOrder(k key) {
 	e.mu.Unlock()
 	if err := e.carryOut(k.kind, &o); err != nil {
 		klog.ErrorS(err, "Try again later", "pod", o.Pod, "failures", e.queue.NumRequeues(k)+1)
+		o.failure = err
 		e.mu.Lock()
 		e.orders[k] = o
 		e.mu.Unlock()
@@ -229,7 +243,7 @@ func writeReason(ctx context.Context, o *order) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": o.UID},
 		"status": map[string]any{"conditions": []corev1.PodCondition{{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler, Message: o.Why,
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: cmp.Or(o.Condition, corev1.PodReasonPreemptionByScheduler), Message: o.Why,
 			LastTransitionTime: metav1.Now(),
 		}}},
 	})
