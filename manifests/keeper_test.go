@@ -3,6 +3,7 @@
 package manifests
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,32 @@ func TestTheDriversRootIsSeenThroughTheFolderAroundIt(t *testing.T) {
 			if at := c.VolumeMounts[m]; at.MountPath != "/driver-root" || !at.ReadOnly || at.MountPropagation == nil || *at.MountPropagation != corev1.MountPropagationHostToContainer {
 				t.Errorf("%s: %s mounts it as %+v", root, name, at)
 			}
+		}
+	}
+}
+
+// The operator waits for the pods of DaemonSets that have its label among their node selectors.
+func TestTheOperatorTakesEverythingThatUsesTheDriverOffANode(t *testing.T) {
+	const evicts = "--deviceshare-evict-for-driver-upgrades"
+	for name, c := range map[string]struct {
+		values values
+		want   map[string]string
+		evicts bool
+	}{
+		"as shipped":      {nil, nil, false},
+		"with it":         {values{"gpuOperator.enabled": true}, map[string]string{"nvidia.com/gpu.deploy.client": "true"}, true},
+		"an older one":    {values{"gpuOperator.enabled": true, "gpuOperator.clientLabel": "a/b"}, map[string]string{"a/b": "true"}, true},
+		"on some nodes":   {values{"gpuOperator.enabled": true, "devicePlugin.nodeSelector": map[string]any{"gpu": "yes"}}, map[string]string{"gpu": "yes", "nvidia.com/gpu.deploy.client": "true"}, true},
+		"who else evicts": {values{"gpuOperator.enabled": true, "gpuOperator.evict": false}, map[string]string{"nvidia.com/gpu.deploy.client": "true"}, false},
+	} {
+		specs := pods(decode(t, render(t, c.values)))
+		for _, workload := range []string{"deviceshare-device-plugin", "deviceshare-keeper"} {
+			if got := specs[workload].NodeSelector; !maps.Equal(got, c.want) {
+				t.Errorf("%s: %s has the node selector %v, want %v", name, workload, got, c.want)
+			}
+		}
+		if got := slices.Contains(specs["deviceshare-scheduler"].Containers[0].Args, evicts); got != c.evicts {
+			t.Errorf("%s: the scheduler evicts: %t", name, got)
 		}
 	}
 }

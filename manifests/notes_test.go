@@ -24,6 +24,7 @@ func TestTheNotesWarnOfWhatIsLeftOut(t *testing.T) {
 		"own configuration":         {values{"createConfig": false}, []string{"which are yours"}, ""},
 		"another scheduler's name":  {values{"schedulerName": "gpu"}, []string{"schedulerName: gpu", `"schedulerName":"gpu"`, "NOTE: the scheduler's name is gpu"}, ""},
 		"selected nodes for GPUs":   {values{"devicePlugin.nodeSelector": map[string]any{"a": "b"}}, []string{"on the selected nodes"}, "every node"},
+		"the GPU operator":          {values{"gpuOperator.enabled": true}, []string{"on nodes with the label nvidia.com/gpu.deploy.client=true; driver"}, ""},
 		"a driver in its container": {values{"devicePlugin.driverRoot": "/run/nvidia/driver"}, []string{"driver at /run/nvidia/driver"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,6 +30,7 @@ func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
 		"an unknown pull policy":        {"image.pullPolicy", "Sometimes", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"},
 		"a namespace nobody looks in":   {"configNamespace", "default", "at '/configNamespace': value must be one of 'kube-system', 'volcano-system'"},
 		"a name that is none":           {"schedulerName", "My Scheduler", "at '/schedulerName': 'My Scheduler' does not match"},
+		"a label with a value":          {"gpuOperator.clientLabel", "a/b=true", "at '/gpuOperator/clientLabel': 'a/b=true' does not match"},
 		"a path that is not absolute":   {"devicePlugin.driverRoot", "run/nvidia", "at '/devicePlugin/driverRoot': 'run/nvidia' does not match"},
 		"no path":                       {"devicePlugin.stateDir", "", "at '/devicePlugin/stateDir': '' does not match"},
 		"a device that is none":         {"devicePlugin.gdrCopyEnabled", true, "at '/devicePlugin': additional properties 'gdrCopyEnabled' not allowed"},

@@ -94,6 +94,7 @@ func whenDisturbed(r *rights) []suite {
 		{"worlds", testWorlds},
 		{"broken_checkpoint", testCheckpoint},
 		{"missing_driver", testDriver},
+		{"driver_upgrade", testDriverUpgrade},
 		{"plugin_update", testUpdate},
 		{"refused", testRefused},
 		{"edits_end_nothing", testEditsEndNothing},

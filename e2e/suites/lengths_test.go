@@ -64,6 +64,7 @@ func leftOut() map[string]string {
 		"scheduler_config":                        "schedulerconf: `TestAGoodEditIsHandedOnAndAWrongOneIsNot`, `TestAProgramDoesNotStartWithAConfigurationThatHasMistakes`",
 		"broken_checkpoint":                       "agent: `TestABrokenCheckpointIsKeptAsideAndRebuiltFromWhatRuns`",
 		"missing_driver":                          "deviceshare-device-plugin: `TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater`",
+		"driver_upgrade":                          "deviceshare: `TestPodsLeaveANodeWhoseDriverIsReplaced`; node: `testdata/47-another-driver.txt`",
 		"worlds/kubelet_restart":                  "agent: `TestWithoutTheKubeletsCheckpointAnAppContainerKeepsItsOwnAllocation`; suite `edits_end_nothing`",
 		"health/lost_device":                      "node: `testdata/06-vanishes-and-returns.txt`; suite `health`",
 		"health/reset_wanted":                     "node: `testdata/04-critical-errors.txt`; suite `health`",

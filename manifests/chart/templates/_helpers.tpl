@@ -30,6 +30,12 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{- /* Which nodes the device plugin may run on, as JSON. */ -}}
+{{- define "deviceshare.nodeSelector" -}}
+{{- $operator := ternary (dict .Values.gpuOperator.clientLabel "true") dict .Values.gpuOperator.enabled -}}
+{{- toJson (merge dict .Values.devicePlugin.nodeSelector $operator) -}}
+{{- end -}}
+
 {{- /* Labels and annotations of a component's pods. Takes the name of the workload, the values of the
        component, and the annotations of the chart itself, which those of the values replace. */ -}}
 {{- define "deviceshare.metadata" -}}
