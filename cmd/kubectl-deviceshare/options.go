@@ -86,6 +86,9 @@ func (o *options) showAnswer(ctx context.Context, ask func(*view.Cluster) (answe
 	}
 }
 
+// tellPeople writes what is for people beside an answer that a program may read.
+func (o *options) tellPeople(text string) { fmt.Fprintln(o.streams.ErrOut, text) }
+
 // watchSeparator stands between two answers of --watch.
 func watchSeparator(output string) string {
 	if output == "yaml" {

@@ -180,9 +180,6 @@ func (l *planner) allowMoves(ctx context.Context, found *view.Plan) error {
 	return nil
 }
 
-// tellPeople writes what is for people beside an answer that a program may read.
-func (l *planner) tellPeople(text string) { fmt.Fprintln(l.streams.ErrOut, text) }
-
 // allowAll says on pods that they may move, on all or on none: each is tried first.
 func allowAll(ctx context.Context, core kubernetes.Interface, steps []view.Step) error {
 	if err := markAll(ctx, core, steps, true); err != nil {

@@ -84,6 +84,7 @@ func (m *Monitor) now() node.Moment { return node.Moment(time.Since(m.began)) }
 func (m *Monitor) Run(ctx context.Context) error {
 	for first := true; ctx.Err() == nil; first = false {
 		m.markAlive()
+		m.stayAway(ctx)
 		err := m.runSession(ctx)
 		if ctx.Err() != nil {
 			break
@@ -92,6 +93,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 			continue // reopen at once: devices were lost or came back
 		}
 		m.agent.Send(node.DriverFailed{Why: err.Error()})
+		m.comeBack()
 		if first && m.cfg.FailFast {
 			m.withholdNode(ctx)
 			return fmt.Errorf("start the driver: %w", err)
@@ -102,6 +104,37 @@ func (m *Monitor) Run(ctx context.Context) error {
 		}
 	}
 	return m.driver.Close()
+}
+
+// releaseLook is how often is looked whether the driver may be used again.
+const releaseLook = time.Second
+
+// stayAway keeps this process from the driver for as long as an administrator wants that.
+func (m *Monitor) stayAway(ctx context.Context) {
+	if !m.agent.State().MayReleaseDriver() {
+		return
+	}
+	klog.InfoS("the driver is released")
+	m.driver.Release(true)
+	m.agent.Send(node.DriverGone{Is: true})
+	tick := time.NewTicker(releaseLook)
+	defer tick.Stop()
+	for ctx.Err() == nil && m.agent.State().IsDriverWanted() {
+		m.markAlive()
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	m.driver.Release(false)
+}
+
+// comeBack ends the time of a released driver, as soon as it is known how its devices are.
+func (m *Monitor) comeBack() {
+	if m.agent.State().IsDriverGone() {
+		m.agent.Send(node.DriverGone{})
+		klog.InfoS("the driver is used again")
+	}
 }
 
 // withholdNode says on the node that it takes no pods, because the process ends.
@@ -169,6 +202,7 @@ func (m *Monitor) runSession(ctx context.Context) error {
 	}
 	m.cfg.Opened()
 	m.agent.Send(node.Scanned{Devices: found, Unread: len(devices) - len(found)})
+	m.comeBack()
 	here := newSessionDevices(devices, found)
 	watch, err := m.driver.Watch(here.answeringDevices())
 	if errors.Is(err, driver.ErrLost) {
@@ -189,6 +223,9 @@ func (m *Monitor) watchDevices(ctx context.Context, watch driver.Watch, here *se
 	next := opened.Add(m.cfg.Probe)
 	for ctx.Err() == nil {
 		m.markAlive()
+		if m.agent.State().MayReleaseDriver() {
+			return nil
+		}
 		m.serveRescan()
 		event, err := watch.Wait(min(time.Until(next), time.Second))
 		switch {

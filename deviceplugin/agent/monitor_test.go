@@ -13,6 +13,7 @@ import (
 	"deviceshare/deviceplugin/driver/drivertest"
 	"deviceshare/deviceplugin/node"
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // everything offers every device as hami-core.
@@ -258,4 +259,42 @@ func TestANodeWithoutDevicesIsKnownToHaveNone(t *testing.T) {
 	if s := r.agent.State(); !s.Scanned() || len(s.Inventory().Devices) != 0 {
 		t.Errorf("inventory %+v", s.Inventory())
 	}
+}
+
+// Whoever replaces the driver must find it unused, however long that takes, and whoever watches the
+// device plugin must not take it for one that hangs.
+func TestNobodyUsesADriverThatIsReleased(t *testing.T) {
+	gpus := drivertest.New(drivertest.A100(0))
+	a := offering(node.HealthRules{}, nil)
+	m := NewMonitor(gpus, a, MonitorConfig{Probe: time.Millisecond, Retry: time.Millisecond})
+	go func() { _ = m.Run(t.Context()) }()
+	r := &running{t: t, agent: a}
+	r.healthy(1)
+	for range 3 {
+		a.Send(node.DriverWanted{Is: true})
+		r.until("the driver is let go", func() bool {
+			c, _ := a.State().Condition(drivertest.A100(0).UUID)
+			return c.Detail == wire.ReasonReleased
+		})
+		before := m.lastLook()
+		r.until("the loop is still at work", func() bool { return m.lastLook().After(before) })
+		if err := gpus.Open(); !errors.Is(err, driver.ErrReleased) || gpus.IsOpen() {
+			t.Fatalf("the driver can be used while it is released: %v", err)
+		}
+		a.Send(node.DriverWanted{})
+		r.healthy(1)
+		if !gpus.IsOpen() {
+			t.Fatal("the device is offered, and the driver is not in use")
+		}
+	}
+}
+
+func (r *running) until(what string, isSo func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if isSo() {
+			return
+		}
+	}
+	r.t.Fatalf("waited for ever: %s", what)
 }

@@ -30,8 +30,12 @@ type NodeSource interface {
 	// Unread says why the devices have not been read since the start. isFailing is false if nothing
 	// has failed so far: at every start it takes a moment.
 	Unread() (why string, isFailing bool)
-	// Labelled is called with the labels of the node before each NodeState. It must not block.
+	// Labelled is called with the labels of the node before each NodeState, and whenever they may
+	// have changed before that. It must not block.
 	Labelled(labels map[string]string)
+	// WantDriver is called with whether the node says that its driver is to be let go, also before
+	// the devices are known. It must not block.
+	WantDriver(is bool)
 	// Withdraw is called, any number of times, while the node says that its device plugin
 	// is being uninstalled. It must not block.
 	Withdraw()
@@ -148,6 +152,11 @@ func (p *Publisher) withholdUntilReady(ctx context.Context) bool {
 		case <-p.seen:
 		case <-again:
 		}
+		if node, ok := p.readNode(); ok {
+			if wait := p.observeNode(node, time.Now()); wait > 0 {
+				again = time.After(wait)
+			}
+		}
 		why, isFailing := p.cfg.Source.Unread()
 		if !isFailing && !isLate {
 			continue
@@ -171,9 +180,8 @@ func (p *Publisher) Withhold(ctx context.Context) {
 
 // withholdDevices makes what the node says of its devices say that they take no pods.
 func (p *Publisher) withholdDevices(ctx context.Context, why string) error {
-	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
-	node, ok := object.(*corev1.Node)
-	if err != nil || !exists || !ok {
+	node, ok := p.readNode()
+	if !ok {
 		return fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
 	}
 	want := DesiredNode{Annotations: wire.Withhold(node.Annotations, why)}
@@ -186,16 +194,16 @@ func (p *Publisher) withholdDevices(ctx context.Context, why string) error {
 // reconcileNode makes the node equal to what is wanted. Where something is wanted later, wait says
 // when; else it is 0.
 func (p *Publisher) reconcileNode(ctx context.Context) (wait time.Duration, err error) {
-	object, exists, err := p.informer.GetStore().GetByKey(p.cfg.Node)
-	node, ok := object.(*corev1.Node)
+	node, ok := p.readNode()
+	var released time.Duration
 	if ok {
-		p.cfg.Source.Labelled(node.Labels)
+		released = p.observeNode(node, time.Now())
 	}
 	state, ready := p.cfg.Source.NodeState()
 	if !ready {
 		return 0, nil
 	}
-	if err != nil || !exists || !ok {
+	if !ok {
 		return 0, fmt.Errorf("node %s is not known to the API server; is --node-name right?", p.cfg.Node)
 	}
 	if isToWithdraw(node, time.Now()) {
@@ -221,7 +229,26 @@ func (p *Publisher) reconcileNode(ctx context.Context) (wait time.Duration, err 
 	if err := p.patchNode(ctx, capacityPatch(node, want, p.stale), "status"); err != nil {
 		return 0, fmt.Errorf("write capacity of node %s: %w", p.cfg.Node, err)
 	}
+	if released > 0 && (wait == 0 || released < wait) {
+		wait = released
+	}
 	return wait, nil
+}
+
+// readNode is the node as it was seen last; false if it is not known.
+func (p *Publisher) readNode() (*corev1.Node, bool) {
+	object, _, err := p.informer.GetStore().GetByKey(p.cfg.Node)
+	node, ok := object.(*corev1.Node)
+	return node, ok && err == nil
+}
+
+// observeNode tells the source what people and programs want of the node. Where that ends by
+// itself, wait says when; else it is 0.
+func (p *Publisher) observeNode(node *corev1.Node, now time.Time) (wait time.Duration) {
+	p.cfg.Source.Labelled(node.Labels)
+	wait = releasedFor(node, now)
+	p.cfg.Source.WantDriver(wait > 0)
+	return wait
 }
 
 // noteStaleNames notes which names are no longer ours after the administrator changed

@@ -139,6 +139,7 @@ type published struct {
 	hold, withdrawn bool
 	labels          map[string]string
 	unread          string // why the devices are not known
+	releases        []bool // what was said of the driver
 }
 
 // tell changes what is true and says so.
@@ -172,6 +173,15 @@ func (p *published) Labelled(labels map[string]string) {
 	p.labels = labels
 	if len(labels) > 0 {
 		p.inv = inventory(labels["works"] == "yes", false)
+	}
+}
+
+// WantDriver implements NodeSource.
+func (p *published) WantDriver(is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.releases); n == 0 && is || n > 0 && p.releases[n-1] != is {
+		p.releases = append(p.releases, is)
 	}
 }
 

@@ -87,9 +87,8 @@ const withdrawFor = 10 * time.Minute
 // further ahead than anybody writes is that of a mark which was left behind before the clock of
 // this machine was set back: it would be heeded for as long as the clock went back.
 func isToWithdraw(node *corev1.Node, now time.Time) bool {
-	const skew = time.Minute // between the clocks of two machines
 	until, err := time.Parse(time.RFC3339, node.Annotations[wire.NodeWithdraw])
-	return err == nil && now.Before(until) && !until.After(now.Add(withdrawFor+skew))
+	return err == nil && now.Before(until) && !until.After(now.Add(withdrawFor+clockSkew))
 }
 
 // awaitDevices tells the plugins to take their devices back, and returns when all have, which
@@ -194,7 +193,7 @@ func (w Withdrawal) clearNode(ctx context.Context, node *corev1.Node, names []st
 	if err := patch(withoutAmounts(node, names), "status"); err != nil {
 		return fmt.Errorf("remove memory and cores from the status of node %s: %w", node.Name, err)
 	}
-	if err := patch(withoutAnnotations(node, wire.NodeWithdraw)); err != nil {
+	if err := patch(withoutAnnotations(node, wire.NodeWithdraw, wire.NodeReleaseDriver)); err != nil {
 		return fmt.Errorf("remove the annotations of node %s: %w", node.Name, err)
 	}
 	klog.InfoS("node cleared", "node", node.Name)

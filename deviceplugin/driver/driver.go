@@ -20,6 +20,8 @@ var (
 	ErrNoDriver = errors.New("the NVIDIA driver is not available")
 	// ErrClosed: the driver was not opened, or was closed.
 	ErrClosed = errors.New("the NVIDIA driver is not open")
+	// ErrReleased: this process was told not to use the driver.
+	ErrReleased = errors.New("the NVIDIA driver was released for others")
 	// ErrLost: the device fell off the bus or is otherwise out of reach.
 	ErrLost = errors.New("the device is lost")
 	// ErrRepair: the device answers, and nobody should use it before it was repaired.
@@ -52,6 +54,9 @@ type Driver interface {
 	Open() error
 	// Close releases the driver.
 	Close() error
+	// Release has every later call that would use the driver fail with ErrReleased, or lets them
+	// use it again.
+	Release(is bool)
 	// Version is the version of the driver, "580.95.05".
 	Version() (string, error)
 	// Devices lists every device in index order. A device that is lost is in the

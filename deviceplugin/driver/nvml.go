@@ -23,6 +23,8 @@ type NVML struct {
 	// number, when it is asked for a symbol, without a lock of its own.
 	users sync.RWMutex
 	using int // of those, the ones that initLibrary has counted
+	// released says that nobody may begin to use it.
+	released bool
 	// path is where the library in use is. Both change only while nobody uses it.
 	path string
 	lib  atomic.Pointer[nvml.Interface]
@@ -65,6 +67,9 @@ func (r *NVML) Open() error {
 func (r *NVML) initLibrary() error {
 	r.users.Lock()
 	defer r.users.Unlock()
+	if r.released {
+		return ErrReleased
+	}
 	if r.using == 0 {
 		path, err := r.place.findLibrary()
 		if err != nil {
@@ -96,6 +101,13 @@ func (r *NVML) Close() error {
 	}
 	r.open = false
 	return r.shutdownLibrary()
+}
+
+// Release implements Driver. Calls that are under way end as they would.
+func (r *NVML) Release(is bool) {
+	r.users.Lock()
+	defer r.users.Unlock()
+	r.released = is
 }
 
 func (r *NVML) shutdownLibrary() error {

@@ -60,6 +60,8 @@ func play(scene string) error {
 		return playFacts(gpus, devices)
 	case "xid":
 		return playXID(gpus, devices)
+	case "released":
+		return playReleased(gpus, devices)
 	case "quiet":
 		return playQuiet(gpus, devices)
 	case "load":
@@ -126,6 +128,27 @@ func playQuiet(gpus *driver.NVML, devices []driver.Device) error {
 	}
 	_, err = watch.Wait(50 * time.Millisecond)
 	fmt.Println(errors.Is(err, driver.ErrQuiet), devices[0].Probe(), watch.Close())
+	return nil
+}
+
+func playReleased(gpus *driver.NVML, devices []driver.Device) error {
+	f, err := devices[0].Facts()
+	if err != nil {
+		return err
+	}
+	gpus.Release(true)
+	if err := gpus.Close(); err != nil {
+		return err
+	}
+	_, load := gpus.Load(string(f.UUID))
+	_, mode := gpus.ComputeMode(f.UUID)
+	fmt.Println(errors.Is(gpus.Open(), driver.ErrReleased), errors.Is(load, driver.ErrReleased), errors.Is(mode, driver.ErrReleased))
+	gpus.Release(false)
+	if err := gpus.Open(); err != nil {
+		return err
+	}
+	_, load = gpus.Load(string(f.UUID))
+	fmt.Println(load)
 	return nil
 }
 
@@ -285,6 +308,12 @@ func TestTheRealBindingReadsTheDriver(t *testing.T) {
 	}
 	if len(seen.Links) != 2 || seen.Links[0] != "{ nvlink 3} <nil>" || seen.Links[1] != "{ sys 0} <nil>" {
 		t.Errorf("the links of the first device are %v, want three NVLinks to the second, none to the third", seen.Links)
+	}
+}
+
+func TestNothingUsesAReleasedDriver(t *testing.T) {
+	if got := act(t, "released"); got != "true true true\n<nil>" {
+		t.Errorf("a released driver answers %q", got)
 	}
 }
 

@@ -8,43 +8,80 @@ import (
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/upgrade"
+	"deviceshare/sharing/wire"
 )
 
 // claim is what others want of the driver of the node.
 type claim struct {
 	// upgrade is how far NVIDIA's GPU operator is with replacing it.
 	upgrade upgrade.Phase
-	// released: an administrator has it let go.
-	released bool
+	// wanted: an administrator wants it let go. gone: this process does not use it any more.
+	wanted, gone bool
 }
 
-// Why devices take no pods while the driver is claimed.
+// Why devices take no pods while the driver is claimed, beside wire.ReasonReleased.
 const (
-	driverUpgrade  = "NVIDIA's GPU operator replaces the driver of this node (label " + upgrade.StateLabel + "): new pods wait until it has"
-	driverReleased = "the driver of this node was released: new pods wait until it is used again (kubectl deviceshare release)"
+	driverUpgrade   = "NVIDIA's GPU operator replaces the driver of this node (label " + upgrade.StateLabel + "): new pods wait until it has"
+	driverReleasing = "the driver of this node is to be released, and is still in use"
 )
 
-// DriverReleased: an administrator wants the driver let go, or no longer.
-type DriverReleased struct{ Is bool }
+// DriverWanted: an administrator wants the driver let go, or no longer.
+type DriverWanted struct{ Is bool }
 
-func (e DriverReleased) applyTo(s *State) { s.claim.released = e.Is }
+func (e DriverWanted) applyTo(s *State) { s.claim.wanted = e.Is }
 
-// IsDriverReleased reports that the driver is to be let go: nothing of this process may use it.
-func (s State) IsDriverReleased() bool { return s.claim.released }
+// DriverGone: this process does not use the driver any more, or does again, or cannot.
+type DriverGone struct{ Is bool }
+
+func (e DriverGone) applyTo(s *State) { s.claim.gone = e.Is }
+
+// IsDriverWanted reports that an administrator wants the driver let go.
+func (s State) IsDriverWanted() bool { return s.claim.wanted }
+
+// IsDriverGone reports that this process does not use the driver.
+func (s State) IsDriverGone() bool { return s.claim.gone }
+
+// MayReleaseDriver reports that the driver is to be let go and that no device has to leave mode mps
+// before: its daemon uses the driver, and is ended by means of it.
+func (s State) MayReleaseDriver() bool {
+	return s.claim.wanted && !slices.ContainsFunc(s.devices, func(d device) bool {
+		if !s.leavesMPS(&d) {
+			return false
+		}
+		switch c := s.conditionOf(&d); c.Kind {
+		case Unchecked, Changing, Failing:
+			return true
+		case Waiting:
+			return c.Detail != driverReleasing
+		}
+		return false
+	})
+}
+
+// leavesMPS reports whether a device is brought out of mode mps before the driver is let go.
+func (s *State) leavesMPS(d *device) bool {
+	return s.claim.wanted && !s.claim.gone && s.settings.Offers != nil && s.settings.Offers.Offer(&d.facts).Mode == sharing.MPS
+}
 
 // reason says why no pods start while the driver is claimed, if it is.
 func (c claim) reason() (why string, is bool) {
 	switch {
-	case c.released:
-		return driverReleased, true
+	case c.gone:
+		return wire.ReasonReleased, true
+	case c.wanted:
+		return driverReleasing, true
 	case !c.upgrade.TakesPods():
 		return driverUpgrade, true
 	}
 	return "", false
 }
 
-// interruption says why devices of a mode take no pods although they work, if they do not.
-func (s *State) interruption(mode sharing.Mode) (why string, is bool) {
+// interruption says why a device takes no pods although it works, if it does not. One that is on
+// its way out of mode mps is not interrupted.
+func (s *State) interruption(d *device, mode sharing.Mode) (why string, is bool) {
+	if s.leavesMPS(d) {
+		return "", false
+	}
 	if why, is := s.claim.reason(); is {
 		return why, true
 	}

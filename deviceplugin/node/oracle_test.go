@@ -52,10 +52,24 @@ func (o *oracle) condition(c node.Facts) (node.Condition, bool) {
 	case mode == sharing.MPS && c.Model == "P4":
 		return node.Condition{Kind: node.Unsupported, Detail: "its mode is mps and it is older than Volta, where MPS holds no client to a limit: give it another mode in the node configuration"}, true
 	}
+	if o.leaves(c, len(o.history)) {
+		if now := o.moving(c, mode); now.Kind != node.Ready {
+			return now, true
+		}
+		return node.Condition{Kind: node.Waiting, Detail: releasing}, true
+	}
 	if why := o.lacks(mode, len(o.history)); why != "" {
 		return node.Condition{Kind: node.Interrupted, Detail: why}, true
 	}
 	return o.moving(c, mode), true
+}
+
+const releasing = "the driver of this node is to be released, and is still in use"
+
+// leaves is whether a card of mode mps gives that up, so that the driver can be let go.
+func (o *oracle) leaves(c node.Facts, until int) bool {
+	given, _ := o.given(c, until)
+	return given == sharing.MPS && o.claimed(until) == releasing
 }
 
 // lacks is what a mode lacks after some of the history, "" if nothing.
@@ -80,18 +94,22 @@ func (o *oracle) lacks(mode sharing.Mode, until int) (why string) {
 
 // claimed is why the driver is to be let alone after some of the history, "" if it is not.
 func (o *oracle) claimed(until int) string {
-	state, released := "", false
+	state, wanted, gone := "", false, false
 	for _, e := range o.history[:until] {
 		switch e := e.(type) {
 		case node.Labelled:
 			state = e.Labels["nvidia.com/gpu-driver-upgrade-state"]
-		case node.DriverReleased:
-			released = e.Is
+		case node.DriverWanted:
+			wanted = e.Is
+		case node.DriverGone:
+			gone = e.Is
 		}
 	}
 	switch {
-	case released:
-		return "the driver of this node was released: new pods wait until it is used again (kubectl deviceshare release)"
+	case gone:
+		return "the device plugin has released the driver of this node: new pods wait until it uses it again"
+	case wanted:
+		return releasing
 	case strings.HasSuffix(state, "-required") && state != "upgrade-required":
 		return "NVIDIA's GPU operator replaces the driver of this node (label nvidia.com/gpu-driver-upgrade-state): new pods wait until it has"
 	}
@@ -156,9 +174,17 @@ func (o *oracle) broken(c node.Facts, first int) (why string, is bool) {
 	return why, silent || len(faults) > 0
 }
 
-// wanted is the mode a card is given after some of the history, and why that is not
-// known.
+// wanted is the mode a card is to be in after some of the history, and why that is not known.
 func (o *oracle) wanted(c node.Facts, until int) (mode sharing.Mode, lost string) {
+	mode, lost = o.given(c, until)
+	if o.leaves(c, until) {
+		mode = sharing.HAMiCore
+	}
+	return mode, lost
+}
+
+// given is the mode a card is given after some of the history, and why that is not known.
+func (o *oracle) given(c node.Facts, until int) (mode sharing.Mode, lost string) {
 	for _, e := range o.history[:until] {
 		var s node.Settings
 		switch e := e.(type) {
@@ -250,7 +276,7 @@ func (o *oracle) mayChange(c node.Facts) (touchable, known bool) {
 	_, broken := o.broken(c, first)
 	mode, lost := o.wanted(c, len(o.history))
 	unsupported := mode == sharing.MIG && c.Model != "A100" || mode == sharing.MPS && c.Model == "P4"
-	return present && !broken && mode != hidden && lost == "" && o.runtime() == "" && !unsupported && o.lacks(mode, len(o.history)) == "", true
+	return present && !broken && mode != hidden && lost == "" && o.runtime() == "" && !unsupported && (o.leaves(c, len(o.history)) || o.lacks(mode, len(o.history)) == ""), true
 }
 
 // seen is what follows from a look: pods in another mode keep the device, else it is

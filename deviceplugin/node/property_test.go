@@ -157,15 +157,21 @@ func (s *walk) happen() {
 		states := []string{"", "upgrade-required", "cordon-required", "pod-restart-required", "upgrade-done", "upgrade-failed"}
 		s.send(node.Labelled{Labels: map[string]string{"nvidia.com/gpu-driver-upgrade-state": states[s.random.IntN(len(states))]}})
 	case 26:
-		s.send(node.DriverReleased{Is: s.random.IntN(3) == 0})
+		s.release(s.random.IntN(3) == 0)
 	case 27:
 		s.send(node.Labelled{})
-		s.send(node.DriverReleased{})
+		s.release(false)
 	default:
 		for _, c := range s.cards {
 			s.work(c.UUID)
 		}
 	}
+}
+
+// release has an administrator want the driver, or no longer, and the plugin let it go if it may.
+func (s *walk) release(is bool) {
+	s.send(node.DriverWanted{Is: is})
+	s.send(node.DriverGone{Is: s.state.MayReleaseDriver()})
 }
 
 func (s *walk) scan() {

@@ -148,7 +148,10 @@ func (w *world) run(f []string) {
 	case "upgrade":
 		w.send(node.Labelled{Labels: map[string]string{"nvidia.com/gpu-driver-upgrade-state": rest}})
 	case "release-driver":
-		w.send(node.DriverReleased{Is: rest != "no"})
+		w.send(node.DriverWanted{Is: rest != "no"})
+		w.say("may be let go: %v", w.state.MayReleaseDriver())
+	case "driver-gone":
+		w.send(node.DriverGone{Is: rest != "no"})
 	case "hold":
 		w.holding(f[1:])
 	case "show":

@@ -81,8 +81,8 @@ func (s State) IsUnread() (why string, is bool) {
 	if why, fails := s.partTrouble(PartDriver); fails {
 		return sanitizeReason("the driver cannot be used: " + why), true
 	}
-	if s.claim.released {
-		return driverReleased, true
+	if why, is := s.claim.reason(); is {
+		return why, true
 	}
 	return "the device plugin was started and has not read the driver yet", true
 }
@@ -176,7 +176,7 @@ func (s *State) offerOf(d *device) Offer {
 		return Offer{Hidden: true}
 	}
 	offer := s.settings.Offers.Offer(&d.facts)
-	if s.intake.withdrawing {
+	if s.intake.withdrawing || s.leavesMPS(d) {
 		offer.Mode, offer.Given = sharing.HAMiCore, false
 	}
 	return offer
@@ -203,14 +203,16 @@ func (s *State) conditionOf(d *device) Condition {
 	if why, not := s.cfg.Powers.unsupportedReason(&d.facts, offer.Mode); not {
 		return Condition{Unsupported, why}
 	}
-	if why, is := s.interruption(offer.Mode); is {
+	if why, is := s.interruption(d, offer.Mode); is {
 		return Condition{Interrupted, why}
 	}
-	switch {
+	switch condition := d.change.verdict.condition; {
 	case !s.cfg.Powers.Switches:
 		return Condition{Kind: Ready}
+	case d.change.verdict.wanted == offer.Mode && condition.Kind == Ready && s.leavesMPS(d):
+		return Condition{Waiting, driverReleasing}
 	case d.change.verdict.wanted == offer.Mode:
-		return d.change.verdict.condition
+		return condition
 	}
 	return Condition{Unchecked, fmt.Sprintf("it has not been brought into mode %s yet", offer.Mode)}
 }

@@ -51,6 +51,13 @@ func (p published) Labelled(labels map[string]string) {
 	}
 }
 
+// WantDriver implements cluster.NodeSource.
+func (p published) WantDriver(is bool) {
+	if p.agent.State().IsDriverWanted() != is {
+		p.agent.Send(node.DriverWanted{Is: is})
+	}
+}
+
 func (p published) Withdraw() { p.agent.Send(node.Withdrawing{}) }
 
 // shown is what the metrics show.

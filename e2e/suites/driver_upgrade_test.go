@@ -84,11 +84,12 @@ func testDriverUpgrade(t *testing.T, w *world) {
 		o.replaceDriver(ctx, t)
 		o.finish(ctx, t)
 	}
-	if err := u.ConfigureNodes(ctx, `{"nodeconfig":[]}`); err != nil {
-		t.Fatal(err)
-	}
 	o.removeSets(t)
 	if err := u.DeleteAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	o.byHand(ctx, t)
+	if err := u.ConfigureNodes(ctx, `{"nodeconfig":[]}`); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.cluster.SwapGPUs(ctx, topology()); err != nil {
@@ -255,8 +256,7 @@ func (o *operator) replaceDriver(ctx context.Context, t *testing.T) {
 		users := o.users(waiting, t)
 		return len(users) == 0, fmt.Errorf("in use by %q", users)
 	})
-	next := map[string]string{"580.95.05": "590.44.01", "590.44.01": "580.95.05"}[o.version]
-	o.mountVersion(ctx, t, next)
+	o.mountVersion(ctx, t, o.other())
 }
 
 // finish brings the operator to its end, after which pods of all modes run.
@@ -275,6 +275,30 @@ func (o *operator) finish(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	o.awaitReplicas(ctx, t)
+}
+
+// byHand is an upgrade of a driver that the machine's packages bring.
+func (o *operator) byHand(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if said := o.deviceshare(ctx, t, "release", sandbox.NodeName, "--for", "20m"); !strings.Contains(said, "does not use the driver. No pod with devices runs there.") {
+		t.Errorf("the command says %q", said)
+	}
+	for _, d := range o.inventory(ctx, t).Devices {
+		if d.Healthy || d.Reason != wire.ReasonReleased {
+			t.Errorf("a device of a released driver is published as %+v", d)
+		}
+	}
+	o.mountVersion(ctx, t, o.other())
+	o.deviceshare(ctx, t, "release", sandbox.NodeName, "--end")
+	o.waitDevices(ctx, t, 3, func(d *sharing.Device) bool { return d.Healthy })
+	if !runs(ctx, t, o.u, "after") {
+		t.Error("no pod runs with the driver that was replaced by hand")
+	}
+}
+
+// other is the version that is not mounted.
+func (o *operator) other() string {
+	return map[string]string{"580.95.05": "590.44.01", "590.44.01": "580.95.05"}[o.version]
 }
 
 // rootOf is where the files of a version are.

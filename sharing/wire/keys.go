@@ -21,6 +21,10 @@ const (
 	ResourcePercentage = "volcano.sh/vgpu-memory-percentage"
 )
 
+// ReasonReleased is the reason of every device of a node whose device plugin does not use the
+// driver, because of NodeReleaseDriver. It is how commands see that.
+const ReasonReleased = "the device plugin has released the driver of this node: new pods wait until it uses it again"
+
 // Node annotations.
 const (
 	// NodeInventory holds the devices of the node as versioned JSON. Written by
@@ -38,6 +42,12 @@ const (
 	// it can, since the plugins of the cluster are being uninstalled. Written and removed by
 	// the uninstallation, read by our device plugin.
 	NodeWithdraw = "volcano.sh/vgpu-withdraw"
+	// NodeReleaseDriver says until when (RFC 3339) the device plugin of the node is not to use the
+	// driver, since an administrator replaces it. Written and removed by people, with kubectl
+	// deviceshare release; read by our device plugin.
+	NodeReleaseDriver = "volcano.sh/vgpu-release-driver"
+	// LongestReleaseSeconds is how far ahead the time of NodeReleaseDriver may lie.
+	LongestReleaseSeconds = 24 * 3600
 	// NodeLock is the lock of the legacy components: Volcano's scheduler sets it
 	// when deviceshare.NodeLockEnable is true, either device plugin removes it; ours
 	// only when it was taken for the pod that starts. Our scheduler sets and reads none.

@@ -30,8 +30,10 @@ type Driver struct {
 	missing error
 	session int // grows with every Close; a handle of an older one is dead
 	open    bool
-	watches []*watch
-	modes   map[sharing.DeviceID]driver.ComputeMode
+	// released makes Open fail, see Release.
+	released bool
+	watches  []*watch
+	modes    map[sharing.DeviceID]driver.ComputeMode
 	// processes are those on each device.
 	processes map[sharing.DeviceID][]driver.Process
 }
@@ -114,6 +116,9 @@ func (d *Driver) Watched() int {
 func (d *Driver) Open() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.released {
+		return driver.ErrReleased
+	}
 	if d.missing != nil {
 		return fmt.Errorf("%w: %w", driver.ErrNoDriver, d.missing)
 	}
@@ -128,6 +133,20 @@ func (d *Driver) Close() error {
 	d.open, d.watches = false, nil
 	d.session++
 	return nil
+}
+
+// Release implements driver.Driver.
+func (d *Driver) Release(is bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.released = is
+}
+
+// IsOpen reports whether somebody uses the driver.
+func (d *Driver) IsOpen() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
 }
 
 // Version implements driver.Driver.
