@@ -304,12 +304,14 @@ func (o *operator) other() string {
 // rootOf is where the files of a version are.
 func rootOf(version string) string { return "/run/driver-" + version }
 
-// prepareVersion makes the files of another version of the driver, and keeps those of this one.
+// prepareVersion makes the files of another version of the driver, and keeps those of this one. Both
+// are private mounts: what is unmounted where the driver is stays mounted here.
 func (o *operator) prepareVersion(ctx context.Context, t *testing.T, version string) {
 	t.Helper()
 	o.runOnNode(ctx, t, `set -e
 mkdir -p %[1]s %[2]s && mount --rbind /run/nvidia/driver %[1]s && mount --make-rprivate %[1]s
 (cd /run/nvidia/driver && tar cf - --one-file-system --exclude=./dev --exclude=./run .) | tar xf - -C %[2]s
+mount --bind %[2]s %[2]s && mount --make-private %[2]s
 cd %[2]s/usr/lib/x86_64-linux-gnu
 for name in libcuda libnvidia-ml; do mv $name.so.%[3]s $name.so.%[4]s; ln -sf $name.so.%[4]s $name.so.1; done
 for place in dev run/nvidia/mps run/fakegpu; do mkdir -p %[2]s/$place; mount --rbind /run/nvidia/driver/$place %[2]s/$place; mount --make-rprivate %[2]s/$place; done`,

@@ -21,10 +21,6 @@ const (
 	ResourcePercentage = "volcano.sh/vgpu-memory-percentage"
 )
 
-// ReasonReleased is the reason of every device of a node whose device plugin does not use the
-// driver, because of NodeReleaseDriver. It is how commands see that.
-const ReasonReleased = "the device plugin has released the driver of this node: new pods wait until it uses it again"
-
 // Node annotations.
 const (
 	// NodeInventory holds the devices of the node as versioned JSON. Written by

@@ -24,6 +24,10 @@ func HandshakeAnnotation(now string) (key, value string) {
 	return NodeHandshake, "Reported " + now
 }
 
+// ReasonReleased is the reason of every device of a node whose device plugin does not use the
+// driver, because of NodeReleaseDriver. It is how commands see that.
+const ReasonReleased = "the device plugin has released the driver of this node: new pods wait until it uses it again"
+
 // NodeKeys returns the keys of the annotations of a node that ReadNode reads.
 func NodeKeys() []string { return []string{NodeInventory, NodeRegister} }
 
