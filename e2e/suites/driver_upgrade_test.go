@@ -304,8 +304,8 @@ func (o *operator) other() string {
 // rootOf is where the files of a version are.
 func rootOf(version string) string { return "/run/driver-" + version }
 
-// prepareVersion makes the files of another version of the driver, and keeps those of this one. Both
-// are private mounts: what is unmounted where the driver is stays mounted here.
+// prepareVersion makes the files of another version of the driver, and keeps those of this one.
+// Both are private mounts: what is unmounted where the driver is stays mounted here.
 func (o *operator) prepareVersion(ctx context.Context, t *testing.T, version string) {
 	t.Helper()
 	o.runOnNode(ctx, t, `set -e
