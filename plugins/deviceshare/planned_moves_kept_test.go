@@ -124,7 +124,7 @@ func inTeam(a *corev1.Pod) { a.Annotations[schedulingv1beta1.KubeGroupNameAnnota
 // The place is kept, but not what the pod had of the limit of its queue.
 func TestTheLimitOfAQueueIsKeptForASuccessor(t *testing.T) {
 	l := newMovesLab(t, oneToMove(t, inTeam, nodeOf(t, devices("n3", 1, 10000)), groupIn("team", "mb", 0), groupIn("team", "thief", 0),
-		on(t, "e", "others", "n3", 0, 3000))...)
+		on(t, "e", "others", "n3", 0, 2000))...) // n2 is the better place
 	l.cache.AddQueueV1beta1(queueBelow(t, "team", "", "memory=12000"))
 	l.reclaimNothing()
 	l.replace("a", false)
