@@ -143,13 +143,7 @@ func (r *running) healthy(want int) {
 // listening awaits that events are collected.
 func (r *running) listening() {
 	r.t.Helper()
-	deadline := time.Now().Add(10 * time.Minute)
-	for r.driver.Watched() == 0 {
-		if time.Now().After(deadline) {
-			r.t.Fatal("nobody listens")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	r.until("somebody listens", func() bool { return r.driver.Watched() > 0 })
 }
 
 func TestACriticalErrorBreaksADeviceUntilItWasQuiet(t *testing.T) {

@@ -83,12 +83,9 @@ func (w Withdrawal) amountNames(ctx context.Context) ([]string, error) {
 // the uninstallation failed half way, offers its devices as usual.
 const withdrawFor = 10 * time.Minute
 
-// isToWithdraw reports whether the node says that its plugin is being uninstalled. A time that lies
-// further ahead than anybody writes is that of a mark which was left behind before the clock of
-// this machine was set back: it would be heeded for as long as the clock went back.
+// isToWithdraw reports whether the node says that its plugin is being uninstalled.
 func isToWithdraw(node *corev1.Node, now time.Time) bool {
-	until, err := time.Parse(time.RFC3339, node.Annotations[wire.NodeWithdraw])
-	return err == nil && now.Before(until) && !until.After(now.Add(withdrawFor+clockSkew))
+	return markedFor(node, wire.NodeWithdraw, withdrawFor, now) > 0
 }
 
 // awaitDevices tells the plugins to take their devices back, and returns when all have, which

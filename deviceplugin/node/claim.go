@@ -63,8 +63,8 @@ func (s *State) leavesMPS(d *device) bool {
 	return s.claim.wanted && !s.claim.gone && s.settings.Offers != nil && s.settings.Offers.Offer(&d.facts).Mode == sharing.MPS
 }
 
-// reason says why no pods start while the driver is claimed, if it is.
-func (c claim) reason() (why string, is bool) {
+// findReason says why no pods start while the driver is claimed, if it is.
+func (c claim) findReason() (why string, is bool) {
 	switch {
 	case c.gone:
 		return wire.ReasonReleased, true
@@ -76,13 +76,13 @@ func (c claim) reason() (why string, is bool) {
 	return "", false
 }
 
-// interruption says why a device takes no pods although it works, if it does not. One that is on
-// its way out of mode mps is not interrupted.
-func (s *State) interruption(d *device, mode sharing.Mode) (why string, is bool) {
+// findInterruption says why a device takes no pods although it works, if it does not. One that is
+// on its way out of mode mps is not interrupted.
+func (s *State) findInterruption(d *device, mode sharing.Mode) (why string, is bool) {
 	if s.leavesMPS(d) {
 		return "", false
 	}
-	if why, is := s.claim.reason(); is {
+	if why, is := s.claim.findReason(); is {
 		return why, true
 	}
 	return s.modeInterruption(mode)
@@ -90,8 +90,8 @@ func (s *State) interruption(d *device, mode sharing.Mode) (why string, is bool)
 
 // claimNotices tell once of the whole node what becomes of the driver.
 func claimNotices(before, after *State) []Notice {
-	was, wasClaimed := before.claim.reason()
-	why, isClaimed := after.claim.reason()
+	was, wasClaimed := before.claim.findReason()
+	why, isClaimed := after.claim.findReason()
 	switch {
 	case isClaimed && why != was:
 		return []Notice{{Kind: DriverClaimed, Detail: why, Pods: after.holdings.mpsFirst()}}

@@ -81,7 +81,7 @@ func (s State) IsUnread() (why string, is bool) {
 	if why, fails := s.partTrouble(PartDriver); fails {
 		return sanitizeReason("the driver cannot be used: " + why), true
 	}
-	if why, is := s.claim.reason(); is {
+	if why, is := s.claim.findReason(); is {
 		return why, true
 	}
 	return "the device plugin was started and has not read the driver yet", true
@@ -203,7 +203,7 @@ func (s *State) conditionOf(d *device) Condition {
 	if why, not := s.cfg.Powers.unsupportedReason(&d.facts, offer.Mode); not {
 		return Condition{Unsupported, why}
 	}
-	if why, is := s.interruption(d, offer.Mode); is {
+	if why, is := s.findInterruption(d, offer.Mode); is {
 		return Condition{Interrupted, why}
 	}
 	switch condition := d.change.verdict.condition; {

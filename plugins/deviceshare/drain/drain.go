@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"deviceshare/plugins/deviceshare/evictor"
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/leader"
 	"deviceshare/sharing/events"
 )
@@ -66,18 +67,18 @@ func (d *Drain) IsWanted(pod types.UID) bool { return (*d.wanted.Load())[pod] }
 // Look looks at all nodes and orders evictions. It changes nothing that is ordered already, and
 // takes back what need not be any more. holds reports whether a pod has devices.
 func (d *Drain) Look(client kubernetes.Interface, from informers.SharedInformerFactory, holds func(*corev1.Pod) bool) {
-	nodes, err := nodesToEmpty(from)
+	toEmpty, err := nodesToEmpty(from)
 	if err != nil {
 		klog.ErrorS(err, "Cannot look for nodes whose driver is replaced")
 		return
 	}
-	holders, err := holdersOn(from, nodes, holds)
+	holders, err := holdersOn(from, toEmpty, holds)
 	if err != nil {
 		klog.ErrorS(err, "Cannot look which pods hold devices of nodes whose driver is replaced")
 		return
 	}
 	wanted, decided := map[types.UID]bool{}, map[string]Decision{}
-	for name := range nodes {
+	for name := range toEmpty {
 		decided[name] = Decide(holders[name])
 		for _, pod := range decided[name].Leave {
 			wanted[pod.UID] = true
@@ -91,46 +92,46 @@ func (d *Drain) Look(client kubernetes.Interface, from informers.SharedInformerF
 				Why: fmt.Sprintf("NVIDIA's GPU operator replaces the driver of node %s, of which this pod holds devices", name), Event: events.DriverUpgrade, Condition: events.DriverUpgrade,
 			})
 		}
-		d.reportObstacles(nodes[name], &now)
+		d.reportObstacles(toEmpty[name], &now)
 	}
 	for name := range d.told {
-		if _, still := nodes[name]; !still {
+		if _, still := toEmpty[name]; !still {
 			delete(d.told, name)
 		}
 	}
 }
 
 // nodesToEmpty are the nodes that have to be emptied now.
-func nodesToEmpty(from informers.SharedInformerFactory) (map[string]*corev1.Node, error) {
+func nodesToEmpty(from informers.SharedInformerFactory) (toEmpty map[string]*corev1.Node, err error) {
 	all, err := from.Core().V1().Nodes().Lister().List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	nodes := map[string]*corev1.Node{}
+	toEmpty = map[string]*corev1.Node{}
 	for _, n := range all {
 		if Empties(n) {
-			nodes[n.Name] = n
+			toEmpty[n.Name] = n
 		}
 	}
-	return nodes, nil
+	return toEmpty, nil
 }
 
 // holdersOn are the pods on some nodes that have devices, by the node.
-func holdersOn(from informers.SharedInformerFactory, nodes map[string]*corev1.Node, holds func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
-	if len(nodes) == 0 {
+func holdersOn(from informers.SharedInformerFactory, on map[string]*corev1.Node, holds func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
+	if len(on) == 0 {
 		return nil, nil
 	}
 	pods, err := from.Core().V1().Pods().Lister().List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	on := map[string][]*corev1.Pod{}
+	holders := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
-		if _, is := nodes[pod.Spec.NodeName]; is && holds(pod) {
-			on[pod.Spec.NodeName] = append(on[pod.Spec.NodeName], pod)
+		if name := pod.Spec.NodeName; on[name] != nil && holds(pod) {
+			holders[name] = append(holders[name], pod)
 		}
 	}
-	return on, nil
+	return holders, nil
 }
 
 // reportObstacles tells on a node which pods hold the upgrade up, whenever that changes.
@@ -149,7 +150,8 @@ func (d *Drain) reportObstacles(n *corev1.Node, now *Decision) {
 		text = "the driver of this node cannot be replaced before these pods have left: " + joinMost(held)
 	}
 	if last := d.told[n.Name]; text != last && text != "" {
-		d.report.Report(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.Name, UID: types.UID(n.Name)}, events.GPUDriverUpgradeHeldUp, text)
+		ref := nodes.NodeReference(n)
+		d.report.Report(&ref, events.GPUDriverUpgradeHeldUp, text)
 	}
 	d.told[n.Name] = text
 }

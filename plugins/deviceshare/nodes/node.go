@@ -147,7 +147,7 @@ func (n *Node) readInventory(prev *Node) {
 	switch {
 	case err != nil:
 		n.SetAside = &Problem{
-			Object:  nodeReference(n.Object),
+			Object:  NodeReference(n.Object),
 			Reason:  events.DeviceInventoryUnreadable,
 			Message: fmt.Sprintf("the devices of the node are not used: read its inventory: %v", err),
 		}
@@ -225,7 +225,8 @@ func sameInventory(a, b *corev1.Node) bool {
 		a.Annotations[wire.NodeRegister] == b.Annotations[wire.NodeRegister]
 }
 
-func nodeReference(n *corev1.Node) corev1.ObjectReference {
+// NodeReference returns what an event about a node names.
+func NodeReference(n *corev1.Node) corev1.ObjectReference {
 	// Events on nodes carry the name as UID: that is what the kubelet writes and
 	// kubectl looks for.
 	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: n.Name, UID: types.UID(n.Name)}
