@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,7 @@ func (o *options) releaseCommand() *cobra.Command {
 			if r.end {
 				return r.endRelease(c.Context(), core, args[0])
 			}
-			return r.release(c.Context(), core, args[0])
+			return r.releaseDriver(c.Context(), core, args[0])
 		},
 	}
 	c.Flags().DurationVar(&r.duration, "for", time.Hour, "for how long at most, up to 24h")
@@ -74,8 +75,8 @@ func (r *releaser) findMistakes(isTimeGiven bool) error {
 	return errors.Join(mistakes...)
 }
 
-// release says on the node that the driver is to be let go, and returns when it is.
-func (r *releaser) release(ctx context.Context, core kubernetes.Interface, name string) error {
+// releaseDriver says on the node that the driver is to be let go, and returns when it is.
+func (r *releaser) releaseDriver(ctx context.Context, core kubernetes.Interface, name string) error {
 	until := time.Now().Add(r.duration).UTC().Format(time.RFC3339)
 	n, err := markNode(ctx, core, name, until)
 	if err != nil {
@@ -149,18 +150,16 @@ func readRelease(ctx context.Context, core kubernetes.Interface, name string) (i
 		return false, "", fmt.Errorf("read the devices of node %s: %w", name, err)
 	}
 	isReleased = true
+	said, obstacles := map[string]bool{wire.ReasonReleased: true, "": true}, []string(nil)
 	for i := range inv.Devices {
-		if d := &inv.Devices[i]; d.Reason != wire.ReasonReleased {
-			isReleased = false
-			if d.Reason != "" && obstacle == "" {
-				obstacle = fmt.Sprintf("device %d: %s", d.Index, d.Reason)
-			}
+		d := &inv.Devices[i]
+		isReleased = isReleased && d.Reason == wire.ReasonReleased
+		if !said[d.Reason] {
+			said[d.Reason] = true
+			obstacles = append(obstacles, fmt.Sprintf("device %d: %s", d.Index, d.Reason))
 		}
 	}
-	if obstacle == "" {
-		obstacle = "waiting for the device plugin"
-	}
-	return isReleased, obstacle, nil
+	return isReleased, cmp.Or(strings.Join(obstacles, "; "), "waiting for the device plugin"), nil
 }
 
 // describeHolders says which pods still keep the driver from being unloaded.

@@ -46,14 +46,15 @@ func TestReleaseReturnsWhenTheDevicePluginDoesNotUseTheDriver(t *testing.T) {
 	held := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Annotations: map[string]string{wire.PodPlacement: "{}"}}, Spec: corev1.PodSpec{NodeName: "n1"}}
 	core := fake.NewClientset(publishing(t, ""), held)
 	r, out, said := newReleaser()
-	looks := []*corev1.Node{publishing(t, "", ""), publishing(t, "its mode becomes hami-core when ns/a is gone", wire.ReasonReleased), publishing(t, wire.ReasonReleased, wire.ReasonReleased)}
+	looks := []*corev1.Node{publishing(t, "", ""), publishing(t, "its mode becomes hami-core when ns/a is gone", wire.ReasonReleased),
+		publishing(t, "it is still in use", "it is still in use", "leave mps: busy", wire.ReasonReleased), publishing(t, wire.ReasonReleased, wire.ReasonReleased)}
 	core.PrependReactor("get", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) {
 		n := looks[0]
 		looks = looks[1:]
 		n.Annotations[wire.NodeReleaseDriver] = "set"
 		return true, n, nil
 	})
-	if err := r.release(t.Context(), core, "n1"); err != nil {
+	if err := r.releaseDriver(t.Context(), core, "n1"); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"does not use the driver", "1 pods with devices still run there, and have to leave first: ns/a", "kubectl deviceshare release n1 --end"} {
@@ -61,7 +62,8 @@ func TestReleaseReturnsWhenTheDevicePluginDoesNotUseTheDriver(t *testing.T) {
 			t.Errorf("it says %q, without %q", out, want)
 		}
 	}
-	for _, want := range []string{"node n1 takes no new pods with devices until 20", "waiting for the device plugin\n", "device 0: its mode becomes hami-core when ns/a is gone\n"} {
+	for _, want := range []string{"node n1 takes no new pods with devices until 20", "waiting for the device plugin\n", "device 0: its mode becomes hami-core when ns/a is gone\n",
+		"device 0: it is still in use; device 2: leave mps: busy\n"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("on the way it says %q, without %q", said, want)
 		}
@@ -102,7 +104,7 @@ func TestAReleaseThatCannotBeSaysWhatToDo(t *testing.T) {
 			})
 		}
 		r, _, _ := newReleaser()
-		if err := r.release(t.Context(), core, "n1"); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := r.releaseDriver(t.Context(), core, "n1"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		n, err := core.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
@@ -118,7 +120,7 @@ func TestAnInterruptedReleaseSaysHowItIsTakenBack(t *testing.T) {
 	r.period = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	core.PrependReactor("get", "nodes", func(k8stesting.Action) (bool, runtime.Object, error) { cancel(); return false, nil, nil })
-	if err := r.release(ctx, core, "n1"); err == nil || !strings.Contains(err.Error(), "take it back with: kubectl deviceshare release n1 --end") {
+	if err := r.releaseDriver(ctx, core, "n1"); err == nil || !strings.Contains(err.Error(), "take it back with: kubectl deviceshare release n1 --end") {
 		t.Errorf("%v", err)
 	}
 	r, out, _ := newReleaser()
