@@ -14,13 +14,11 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
@@ -74,21 +72,11 @@ func testDriverUpgrade(t *testing.T, w *world) {
 	w.waitDevices(ctx, t, 3, func(d *sharing.Device) bool { return d.Healthy && d.Mode != sharing.TimeSlicing })
 	o.prepareVersion(ctx, t, "590.44.01")
 	t.Cleanup(func() { o.mountVersion(context.Background(), t, "580.95.05") })
-	for mode, memory := range map[sharing.Mode]int64{sharing.HAMiCore: 1000, sharing.MPS: 1000, sharing.MIG: 9000} {
-		o.replicate(ctx, t, mode, memory)
-	}
-	o.awaitReplicas(ctx, t)
-	o.heldUp(ctx, t)
-	for range upgrades - 1 {
-		o.begin(ctx, t)
-		o.replaceDriver(ctx, t)
-		o.finish(ctx, t)
-	}
-	o.removeSets(t)
+	part(t, "by_the_operator", func(t *testing.T) { o.byTheOperator(ctx, t, upgrades) })
 	if err := u.DeleteAll(ctx); err != nil {
 		t.Fatal(err)
 	}
-	o.byHand(ctx, t)
+	part(t, "by_hand", func(t *testing.T) { o.byHand(ctx, t) })
 	if err := u.ConfigureNodes(ctx, `{"nodeconfig":[]}`); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +91,26 @@ type operator struct {
 	*world
 	u       *user.User
 	version string // of the driver that is mounted
-	sets    []string
+}
+
+// replicas are the modes of which a controller keeps a pod there, and how many MiB each asks for.
+func replicas() map[sharing.Mode]int64 {
+	return map[sharing.Mode]int64{sharing.HAMiCore: 1000, sharing.MPS: 1000, sharing.MIG: 9000}
+}
+
+// byTheOperator is so many upgrades under pods of all modes.
+func (o *operator) byTheOperator(ctx context.Context, t *testing.T, upgrades int) {
+	for mode, memory := range replicas() {
+		p := orderly(string(mode)).App("main", workload.Ask{Number: 1, Memory: memory}, "info", "alloc", "100", "expect", "ok", "forever")
+		o.replicate(ctx, t, o.u, p.Annotate(wire.UserMode, string(mode)).Build())
+	}
+	o.awaitReplicas(ctx, t)
+	o.heldUp(ctx, t)
+	for range upgrades - 1 {
+		o.begin(ctx, t)
+		o.replaceDriver(ctx, t)
+		o.finish(ctx, t)
+	}
 }
 
 // label writes a label of the node; nil removes it.
@@ -129,36 +136,6 @@ func (o *operator) patchNode(ctx context.Context, t *testing.T, patch map[string
 	}
 }
 
-// replicate has a controller keep a pod of a mode there.
-func (o *operator) replicate(ctx context.Context, t *testing.T, mode sharing.Mode, memory int64) {
-	t.Helper()
-	name := string(mode)
-	labels := map[string]string{"app": name}
-	p := orderly(name).App("main", workload.Ask{Number: 1, Memory: memory}, "info", "alloc", "100", "expect", "ok", "forever").Annotate(wire.UserMode, name).Build()
-	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.ReplicaSetSpec{
-		Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: p.Annotations}, Spec: p.Spec},
-	}}
-	if _, err := o.cluster.Client().AppsV1().ReplicaSets(o.u.Namespace()).Create(ctx, set, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	o.sets = append(o.sets, name)
-	if len(o.sets) == 1 {
-		t.Cleanup(func() { o.removeSets(t) })
-	}
-}
-
-// removeSets deletes the controllers, before their pods are.
-func (o *operator) removeSets(t *testing.T) {
-	for _, name := range o.sets {
-		if err := o.cluster.Client().AppsV1().ReplicaSets(o.u.Namespace()).Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	}
-	o.sets = nil
-}
-
 // awaitReplicas waits until each controller's pod runs, with the driver that is there now, and
 // wants that no pod has failed.
 func (o *operator) awaitReplicas(ctx context.Context, t *testing.T) {
@@ -174,7 +151,7 @@ func (o *operator) awaitReplicas(ctx context.Context, t *testing.T) {
 				running[pods[i].Labels["app"]] = true
 			}
 		}
-		return len(running) >= len(o.sets) && len(o.users(ctx, t)) >= len(o.sets), err
+		return len(running) >= len(replicas()) && len(o.users(ctx, t)) >= len(replicas()), err
 	})
 }
 
@@ -305,7 +282,8 @@ func (o *operator) other() string {
 func rootOf(version string) string { return "/run/driver-" + version }
 
 // prepareVersion makes the files of another version of the driver, and keeps those of this one.
-// Both are private mounts: what is unmounted where the driver is stays mounted here.
+// Both are private mounts: what is unmounted where the driver is stays mounted here. A driver's
+// container shares the machine's /run/nvidia, where file systems of MPS daemons come and go.
 func (o *operator) prepareVersion(ctx context.Context, t *testing.T, version string) {
 	t.Helper()
 	o.runOnNode(ctx, t, `set -e
@@ -314,7 +292,9 @@ mkdir -p %[1]s %[2]s && mount --rbind /run/nvidia/driver %[1]s && mount --make-r
 mount --bind %[2]s %[2]s && mount --make-private %[2]s
 cd %[2]s/usr/lib/x86_64-linux-gnu
 for name in libcuda libnvidia-ml; do mv $name.so.%[3]s $name.so.%[4]s; ln -sf $name.so.%[4]s $name.so.1; done
-for place in dev run/nvidia/mps run/fakegpu; do mkdir -p %[2]s/$place; mount --rbind /run/nvidia/driver/$place %[2]s/$place; mount --make-rprivate %[2]s/$place; done`,
+for place in dev run/fakegpu; do mkdir -p %[2]s/$place; mount --rbind /run/nvidia/driver/$place %[2]s/$place; mount --make-rprivate %[2]s/$place; done
+umount --recursive --lazy %[1]s/run/nvidia/mps; mkdir -p %[2]s/run/nvidia/mps
+for root in %[1]s %[2]s; do mount --bind /run/nvidia/mps $root/run/nvidia/mps; done`,
 		rootOf(o.version), rootOf(version), o.version, version)
 }
 

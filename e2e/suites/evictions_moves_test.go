@@ -10,9 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
@@ -86,7 +84,7 @@ func (e *evictions) shareTwoDevices(ctx context.Context, t *testing.T, u *user.U
 	if mayMove {
 		moves = moves.Annotate(wire.UserMayMove, wire.MayMove)
 	}
-	e.makeSet(ctx, t, u, moves)
+	e.replicate(ctx, t, u, moves.Build())
 	first := e.runningOf(ctx, t, u, "moves", "")
 	if err := u.Delete(ctx, "for-now"); err != nil {
 		t.Fatal(err)
@@ -114,38 +112,13 @@ func (e *evictions) requireMoved(ctx context.Context, t *testing.T, u *user.User
 	}
 }
 
-// makeSet makes a ReplicaSet of one pod.
-func (e *evictions) makeSet(ctx context.Context, t *testing.T, u *user.User, of *workload.Pod) {
-	t.Helper()
-	pod := of.Build()
-	labels, one := map[string]string{"of": pod.Name}, int32(1)
-	pod.Labels = labels
-	set := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: u.Namespace()},
-		Spec: appsv1.ReplicaSetSpec{
-			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: pod.Annotations}, Spec: pod.Spec},
-		},
-	}
-	set.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	sets := e.cluster.Client().AppsV1().ReplicaSets(u.Namespace())
-	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // else it makes its pod again when all pods are deleted
-		if err := sets.Delete(context.Background(), set.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // runningOf waits until the pod of a set runs that is not the given one, and returns its name.
 func (e *evictions) runningOf(ctx context.Context, t *testing.T, u *user.User, set, not string) (name string) {
 	t.Helper()
 	askUntil(ctx, t, "the pod of set "+set+" to run", func() (bool, error) {
 		pods, err := u.Pods(ctx)
 		i := slices.IndexFunc(pods, func(p corev1.Pod) bool {
-			return p.Labels["of"] == set && p.Name != not && p.Status.Phase == corev1.PodRunning
+			return p.Labels["app"] == set && p.Name != not && p.Status.Phase == corev1.PodRunning
 		})
 		if i < 0 {
 			return false, err

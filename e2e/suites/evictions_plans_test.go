@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,7 +158,7 @@ func (e *evictions) testAlternating(t *testing.T) {
 	ctx, u := e.user(t, "alternating")
 	run(ctx, t, u, e.fills(0))
 	before := e.counters(ctx, t)
-	e.replicate(ctx, t, u, e.pod("worker", low, oneDevice()).Label("app", "worker").Build())
+	e.replicate(ctx, t, u, e.pod("worker", low, oneDevice()).Build())
 	const turns = 10
 	var victims []string
 	for i := range turns {
@@ -186,26 +185,6 @@ func (e *evictions) testAlternating(t *testing.T) {
 			t.Errorf("%s went from %v to %v (there: %v), want %v more", name, before[name], after[name], ok, want)
 		}
 	}
-}
-
-// replicate has a ReplicaSet keep one pod of a kind there.
-func (e *evictions) replicate(ctx context.Context, t *testing.T, u *user.User, p *corev1.Pod) {
-	t.Helper()
-	one := int32(1)
-	p.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	sets := e.cluster.Client().AppsV1().ReplicaSets(u.Namespace())
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Spec: appsv1.ReplicaSetSpec{
-		Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: p.Labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec},
-	}}
-	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // before the pods are deleted
-		if err := sets.Delete(context.Background(), p.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // runningReplica waits until the pod of the ReplicaSet runs and returns its name.

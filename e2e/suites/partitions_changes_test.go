@@ -226,7 +226,8 @@ func testOldGeometry(t *testing.T, w *world) {
 	}
 }
 
-// replicate lets a ReplicaSet make one such pod, and again when it goes.
+// replicate lets a ReplicaSet make one such pod, and again when it goes, until t ends. Its pods
+// have the label app with the name of the given one.
 func (w *world) replicate(ctx context.Context, t *testing.T, u *user.User, p *corev1.Pod) {
 	t.Helper()
 	one, labels := int32(1), map[string]string{"app": p.Name}
