@@ -112,7 +112,7 @@ static void churn(unsigned seed)
 	}
 }
 
-/* How long a process has waited for a processor until now, in seconds; 0 where nobody counts that. */
+/* How long a process has waited for a processor, in seconds; 0 where nobody counts that. */
 static double queued(pid_t pid)
 {
 	char path[64];
@@ -126,7 +126,7 @@ static double queued(pid_t pid)
 	return (double)waited / 1e9;
 }
 
-/* A new process takes everything. Returns how long that took, but for waiting for a processor. */
+/* A new process takes everything. Returns how long that took, without waiting for a processor. */
 static double take_all(void)
 {
 	int status;
