@@ -18,6 +18,8 @@ type Ledger struct {
 	held      map[Owner]Placement
 	blocked   map[Owner]struct{}
 	views     []View
+	// selectsByName: some pod accepts others by their labels or groups.
+	selectsByName bool
 }
 
 // NewLedger returns the empty ledger of an inventory. Neither the inventory nor the
@@ -41,6 +43,10 @@ func (l *Ledger) Views() []View { return l.views }
 
 // Owners returns who holds something, sorted.
 func (l *Ledger) Owners() []Owner { return slices.Sorted(maps.Keys(l.held)) }
+
+// SelectsByName reports whether it depends on the labels or the group of a pod that is not
+// selective which devices it may have.
+func (l *Ledger) SelectsByName() bool { return l.selectsByName }
 
 // Len is the number of owners that hold something or block the node.
 func (l *Ledger) Len() int { return len(l.held) + len(l.blocked) }
@@ -73,13 +79,17 @@ func (l *Ledger) Reserve(o Owner, p Placement) error {
 	return nil
 }
 
-// Room reports why shares of an owner that holds nothing do not fit beside those of others, or
-// that a device is not in the inventory; nil if they fit. It changes nothing.
+// Room reports why shares of an owner that holds nothing do not fit beside those of others, or that
+// it must not be beside them, or that a device is not in the inventory; nil if they fit. It changes
+// nothing.
 func (l *Ledger) Room(o Owner, p Placement) error {
 	for i := range l.views {
 		v := &l.views[i]
 		if !p.Uses(v.Device.ID) {
 			continue
+		}
+		if c, clashes := v.FindClash(&PodRequest{Owner: o, Namespace: p.Namespace, Neighbours: p.Neighbours}); clashes {
+			return fmt.Errorf("device %s: must not be beside %s", v.Device.ID, c.Owner)
 		}
 		w := *v
 		w.setShares(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
@@ -140,6 +150,7 @@ func (l *Ledger) Release(o Owner) {
 		}
 		v.setShares(kept)
 	}
+	l.noteSelective()
 }
 
 // Fork returns an independent copy for what-if questions. Placements are shared,
@@ -151,6 +162,8 @@ func (l *Ledger) Fork() *Ledger {
 		held:      maps.Clone(l.held),
 		blocked:   maps.Clone(l.blocked),
 		views:     slices.Clone(l.views),
+
+		selectsByName: l.selectsByName,
 	}
 }
 
@@ -202,6 +215,14 @@ func (l *Ledger) addPlacement(o Owner, p Placement) {
 			v.setShares(appendShares(slices.Clone(v.held), o, &p, v.Device.ID))
 		}
 	}
+	l.noteSelective()
+}
+
+func (l *Ledger) noteSelective() {
+	l.selectsByName = false
+	for i := range l.views {
+		l.selectsByName = l.selectsByName || l.views[i].usage.byName
+	}
 }
 
 func (l *Ledger) setBlocked() {
@@ -215,7 +236,7 @@ func appendShares(held []Held, o Owner, p *Placement, id DeviceID) []Held {
 		c := &p.Containers[i]
 		for _, s := range c.Shares {
 			if s.Device == id {
-				held = append(held, Held{Owner: o, Namespace: p.Namespace, Group: p.Group, Container: c.Container, Kind: c.Kind, Share: s})
+				held = append(held, Held{Owner: o, Namespace: p.Namespace, Neighbours: p.Neighbours, Container: c.Container, Kind: c.Kind, Share: s})
 			}
 		}
 	}

@@ -93,7 +93,7 @@ func somePod(r *rand.Rand, owner sharing.Owner) *sharing.PodRequest {
 		pod.Requests = append(pod.Requests, req)
 	}
 	if r.IntN(3) == 0 {
-		pod.Group = "job"
+		pod.Neighbours = &sharing.Neighbours{Group: "job", Spread: true}
 	}
 	return pod
 }

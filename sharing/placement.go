@@ -73,11 +73,12 @@ type ContainerShares struct {
 type Placement struct {
 	Node       string
 	Containers []ContainerShares
-	// Group is the pod group the pod wants spread over devices, if it does.
+	// Group is the pod group the pod wanted spread over devices, if it did.
 	Group string
-	// Namespace is the pod's. It is no part of the text of a placement: whoever reads that has the
-	// pod. "" is not known.
-	Namespace string
+	// Namespace is the pod's, and Neighbours what counts between it and others. They are no part of
+	// the text of a placement: whoever reads that has the pod. "" and nil are not known.
+	Namespace  string
+	Neighbours *Neighbours
 	// GeometryHash is the geometry configuration the partitions were chosen
 	// under; a node that applied another one must refuse them.
 	GeometryHash string

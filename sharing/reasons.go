@@ -57,6 +57,10 @@ func (r Reason) wording() wording {
 			"set securityContext.runAsUser to a user other than 0"},
 		UnevenShares: {"UnevenShares", "giving another amount than the container's other devices",
 			"ask for an amount that every device can give, or for fewer devices"},
+		WantsToBeAlone: {"WantsToBeAlone", "in use and wanted without neighbours",
+			wait + ", or accept neighbours in volcano.sh/vgpu-neighbours"},
+		KeptApart: {"KeptApart", "with a pod that is kept apart from this one",
+			wait + ", or change what keeps them apart"},
 		OtherNUMANode: {"OtherNUMANode", "on another NUMA node", "ask for fewer devices, or remove volcano.sh/vgpu-numa"},
 	}
 	if r < Reasons {

@@ -58,6 +58,11 @@ const (
 	// UnevenShares: devices fit, but only together with devices that give another amount; the
 	// container asks for an even split.
 	UnevenShares
+	// WantsToBeAlone: the pod accepts no other beside it, and others are on the device.
+	WantsToBeAlone
+	// KeptApart: a pod is on the device that does not accept this one beside it, or that this one
+	// does not accept.
+	KeptApart
 	// OtherNUMANode: the pod asks for devices of one NUMA node, and the device is not on the one
 	// that was tried, or its node does not say where it is.
 	OtherNUMANode
@@ -70,7 +75,7 @@ const (
 func (r Reason) Curable() bool {
 	switch r {
 	case NotEnoughMemory, NotEnoughCores, TooManyShares, HeldExclusively, NotEmpty,
-		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser, OtherNamespace, UnevenShares, OtherNUMANode:
+		NoPartitionFits, GroupAlreadyHere, Blocked, OtherUser, OtherNamespace, UnevenShares, OtherNUMANode, WantsToBeAlone, KeptApart:
 		return true
 	default:
 		return false

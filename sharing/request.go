@@ -107,8 +107,8 @@ type PodRequest struct {
 	Selector Selector
 	// Policy names the placement policy this pod wants; "" takes the scheduler's.
 	Policy string
-	// Group, when not empty, keeps pods of the same group on different devices.
-	Group string
+	// Neighbours is what counts between the pod and those that are on a device.
+	Neighbours *Neighbours
 	// OneNUMA asks for devices of one NUMA node only.
 	OneNUMA bool
 	// Mates are the other pods of the pod's job on the node. Of devices that suit the pod equally,

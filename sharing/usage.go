@@ -11,6 +11,9 @@ type usage struct {
 	// foreign: some share is of another mode than the device is in now, which
 	// happens when a device changes its mode while pods run on it.
 	whole, exclusive, foreign bool
+	// selective: some pod does not accept every other beside it. byName: it depends on labels or
+	// groups of others which of them.
+	selective, byName bool
 	// users of containers that are no init containers: those have ended, or end soon.
 	users tenants[User]
 	// namespaces of all pods that have a share, whatever their containers do at the time.
@@ -54,6 +57,7 @@ func usedByOne(held []Held, d *Device) usage {
 		if held[i].Kind == Init {
 			one.users = tenants[User]{}
 		}
+		one.selective, one.byName = held[i].Neighbours.IsSelective(), held[i].Neighbours.SelectsByName()
 		marks = marks.plus(one)
 	}
 	u := maxUsage(peak, steady)
@@ -91,6 +95,8 @@ func (u usage) plus(v usage) usage {
 	u.whole = u.whole || v.whole
 	u.exclusive = u.exclusive || v.exclusive
 	u.foreign = u.foreign || v.foreign
+	u.selective = u.selective || v.selective
+	u.byName = u.byName || v.byName
 	u.users = u.users.mergedWith(v.users)
 	u.namespaces = u.namespaces.mergedWith(v.namespaces)
 	return u

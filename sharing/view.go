@@ -8,12 +8,12 @@ import (
 
 // Held is one share with who holds it.
 type Held struct {
-	Owner     Owner
-	Namespace string
-	Group     string
-	Container string
-	Kind      ContainerKind
-	Share     Share
+	Owner      Owner
+	Namespace  string
+	Neighbours *Neighbours
+	Container  string
+	Kind       ContainerKind
+	Share      Share
 }
 
 // View is a device together with the shares on it. What is used is computed
@@ -174,7 +174,7 @@ func (v *View) Offered(pod *PodRequest) bool {
 }
 
 // Admit makes the checks every mode has in common: health, selectors, sharers,
-// exclusive holders, groups. It returns Fits or the first reason against.
+// exclusive holders, neighbours. It returns Fits or the first reason against.
 func (v *View) Admit(pod *PodRequest) Reason {
 	switch d := v.Device; {
 	case !d.Healthy && !d.Changing:
@@ -189,10 +189,16 @@ func (v *View) Admit(pod *PodRequest) Reason {
 		return NotSelected
 	case !v.acceptsShares():
 		return v.refusalReason()
-	case pod.Group != "" && v.holdsGroup(pod.Group, pod.Owner):
-		return GroupAlreadyHere
+	case v.usage.selective || pod.Neighbours.IsSelective():
+		return v.clashReason(pod)
 	}
 	return Fits
+}
+
+// IsOpen reports whether the device takes shares of some pod: Admit admits one that those on the
+// device accept.
+func (v *View) IsOpen() bool {
+	return v.Device.Healthy && !v.Device.Changing && (v.partitioner == nil || v.partitioner.IsKnown(v.Device)) && v.acceptsShares() && !v.isHeldAlone()
 }
 
 func (v *View) acceptsShares() bool {
@@ -209,16 +215,6 @@ func (v *View) refusalReason() Reason {
 		return TooManyShares
 	}
 	return HeldExclusively
-}
-
-// holdsGroup reports whether another pod of the group is on the device.
-func (v *View) holdsGroup(group string, self Owner) bool {
-	for i := range v.held {
-		if v.held[i].Group == group && v.held[i].Owner != self {
-			return true
-		}
-	}
-	return false
 }
 
 func acceptsMode(modes []Mode, m Mode) bool {

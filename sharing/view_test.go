@@ -107,14 +107,17 @@ func TestAdmitNamesTheFirstReasonAgainst(t *testing.T) {
 	}
 	same := device(func(*sharing.Device) {})
 	changing := device(func(d *sharing.Device) { d.Healthy, d.Changing = false, true })
+	spread := func(group string) *sharing.Neighbours { return &sharing.Neighbours{Group: group, Spread: true} }
+	none := by("other", sharing.App, amounts(1, 0))
+	none.Neighbours = &sharing.Neighbours{Accepts: sharing.AcceptsNone}
 	whole, exclusive := amounts(80, 0), amounts(1, 100)
 	whole.Whole = true
 	former := amounts(1, 0)
 	former.Mode = sharing.MPS
 	mine := by("me", sharing.App, amounts(1, 0))
-	mine.Group = "job"
+	mine.Neighbours = spread("job")
 	theirs := by("other", sharing.App, amounts(1, 0))
-	theirs.Group = "job"
+	theirs.Neighbours = spread("job")
 	cases := []struct {
 		says string
 		v    sharing.View
@@ -132,9 +135,12 @@ func TestAdmitNamesTheFirstReasonAgainst(t *testing.T) {
 		{"held whole by an init container", sharing.NewView(same, []sharing.Held{by("a", sharing.Init, whole)}, factory.New()), sharing.PodRequest{}, sharing.HeldExclusively},
 		{"held in another mode", sharing.NewView(same, []sharing.Held{by("a", sharing.App, former)}, factory.New()), sharing.PodRequest{}, sharing.HeldExclusively},
 		{"full", sharing.NewView(device(func(d *sharing.Device) { d.MaxShares = 1 }), []sharing.Held{theirs}, factory.New()), sharing.PodRequest{}, sharing.TooManyShares},
-		{"the group is here", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me", Group: "job"}, sharing.GroupAlreadyHere},
-		{"only the pod itself is here", sharing.NewView(same, []sharing.Held{mine}, factory.New()), sharing.PodRequest{Owner: "me", Group: "job"}, sharing.Fits},
-		{"another group is here", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me", Group: "task"}, sharing.Fits},
+		{"the group is here", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me", Neighbours: spread("job")}, sharing.GroupAlreadyHere},
+		{"only the pod itself is here", sharing.NewView(same, []sharing.Held{mine}, factory.New()), sharing.PodRequest{Owner: "me", Neighbours: spread("job")}, sharing.Fits},
+		{"another group is here", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me", Neighbours: spread("task")}, sharing.Fits},
+		{"a pod that accepts none is here", sharing.NewView(same, []sharing.Held{none}, factory.New()), sharing.PodRequest{Owner: "me"}, sharing.KeptApart},
+		{"it accepts none and others are here", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me", Neighbours: none.Neighbours}, sharing.WantsToBeAlone},
+		{"it accepts none and nobody is here", sharing.NewView(same, nil, factory.New()), sharing.PodRequest{Owner: "me", Neighbours: none.Neighbours}, sharing.Fits},
 		{"no group", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me"}, sharing.Fits},
 	}
 	for _, c := range cases {

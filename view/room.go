@@ -29,10 +29,10 @@ func (c *Cluster) newCapacityCache() *capacityCache {
 }
 
 // freeOn returns what of a device pods can still get. Memory that no share can have any more is not
-// free: that of a device which one container holds alone, which has as many shares as it may, or
-// which is cut into partitions that leave no place for another one.
+// free: that of a device which one container or one pod holds alone, which has as many shares as it
+// may, or which is cut into partitions that leave no place for another one.
 func (r *capacityCache) freeOn(v *sharing.View) freeCapacity {
-	if v.Admit(&sharing.PodRequest{}) != sharing.Fits {
+	if !v.IsOpen() {
 		return freeCapacity{}
 	}
 	if !v.Partitioned() {
@@ -59,7 +59,10 @@ func (r *capacityCache) freeOn(v *sharing.View) freeCapacity {
 func (r *capacityCache) packPartitions(v *sharing.View) freeCapacity {
 	var sum freeCapacity
 	held := slices.Clone(v.Held())
-	full := *v
+	for i := range held {
+		held[i].Neighbours = nil // whoever comes is accepted
+	}
+	full := v.WithShares(held)
 	for _, memory := range sizesToTry(v.Device) {
 		for len(held) < v.Device.MaxShares {
 			ask := sharing.PodRequest{Owner: sharing.Owner(fmt.Sprintf("room %d", len(held))), Requests: []sharing.Request{

@@ -77,7 +77,7 @@ func (p *Plugin) Ask(t *api.TaskInfo) (waiting.Ask, bool) {
 	if a == nil {
 		return waiting.Ask{}, false
 	}
-	return waiting.Ask{Request: &a.request, Mistakes: a.mistakes, IsUncertain: a.uncertain, Kind: a.kind.Kind, Shape: a.lookShape()}, true
+	return waiting.Ask{Request: &a.request, Mistakes: a.mistakes, IsUncertain: a.uncertain, Kind: a.kind.Kind, Shape: p.shapeOf(a)}, true
 }
 
 // Answer implements waiting.Scheduler.

@@ -118,15 +118,15 @@ func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 }
 
 func TestPodsOfASpreadGroupAreNeverAnsweredFromMemory(t *testing.T) {
-	a := &ask{request: sharing.PodRequest{Group: "g"}}
+	a := &ask{request: sharing.PodRequest{Neighbours: &sharing.Neighbours{Group: "g"}}}
 	if a.shape != "" || a.kind.Kind != nil || a.kind.repeated {
 		t.Fatal("the zero ask must not be remembered")
 	}
 	pod := podOf("a", "g", asks{number: 1, memory: 1000})
 	pod.Annotations["volcano.sh/vgpu-podgroup-policy"] = "spread"
 	settings := nodes.DefaultSettings()
-	if got := readAsk(pod, &settings); got.request.Group == "" || got.shape != "" {
-		t.Errorf("group %q, shape %q: the answer depends on which pod of the group asks", got.request.Group, got.shape)
+	if got := readAsk(pod, &settings); got.request.Neighbours.Group == "" || got.shape != "" {
+		t.Errorf("group %q, shape %q: the answer depends on which pod of the group asks", got.request.Neighbours.Group, got.shape)
 	}
 }
 

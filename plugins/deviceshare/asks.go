@@ -22,9 +22,10 @@ type ask struct {
 	pod      *corev1.Pod
 	settings *nodes.Settings
 	request  sharing.PodRequest
-	// shape is equal for pods that every node answers alike; "" for one whose
-	// answer depends on which pod it is.
-	shape string
+	// amounts is equal for pods that ask for the same, whatever neighbours they accept. shape is
+	// equal for those that a node answers alike if nobody there selects its neighbours by name; ""
+	// for one whose answer depends on which pod it is.
+	amounts, shape string
 	// looks is what lookShape returns, once it was called.
 	looks string
 	// kind is what nodes remember their answers by, nil before a session has seen the
@@ -81,15 +82,14 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 		}
 	}
 	req, mistakes := s.ReadRequest(pod)
-	group, apart := s.Apart.Group(pod.Labels, req.Group)
-	req.Group = group
 	a := &ask{pod: pod, settings: s, request: req}
 	a.policy, _ = policy.Named(req.Policy)
-	if req.Group == "" {
-		alike := req
-		alike.Owner = ""
-		// With quotes: a list of two items must not look like one with a space in it.
-		a.shape = fmt.Sprintf("%#v", alike)
+	alike := req
+	alike.Owner, alike.Neighbours = "", nil
+	// With quotes: a list of two items must not look like one with a space in it.
+	a.amounts = fmt.Sprintf("%#v", alike)
+	if !req.Neighbours.IsSelective() {
+		a.shape = a.amounts
 	}
 	texts := make([]string, 0, len(mistakes))
 	for _, m := range mistakes {
@@ -97,8 +97,6 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	}
 	if len(texts) > 0 {
 		a.mistakes = fmt.Errorf("node(s) refuse the pod, because its device request cannot be read: %s", strings.Join(texts, "; "))
-	} else if apart != nil {
-		a.mistakes = fmt.Errorf("node(s) refuse the pod: %w", apart)
 	}
 	return a
 }
@@ -111,8 +109,8 @@ func (a *ask) served() *sharing.PodRequest {
 	return &a.request
 }
 
-// lookShape is equal for pods to which every node gives the same answer. The session goroutine
-// calls it.
+// lookShape is equal for pods to which every node gives the same answer, if nobody selects its
+// neighbours by name. The session goroutine calls it.
 func (a *ask) lookShape() string {
 	if a.looks != "" {
 		return a.looks

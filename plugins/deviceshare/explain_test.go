@@ -306,6 +306,7 @@ func TestEveryPodThatWaitsIsToldTheTrueReason(t *testing.T) {
 	maps.Copy(cases, gangCases())
 	maps.Copy(cases, nodeCases())
 	maps.Copy(cases, quotaCases())
+	maps.Copy(cases, neighbourCases())
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := c.build(t)

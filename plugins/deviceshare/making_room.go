@@ -79,7 +79,7 @@ type heldBack struct {
 // Shape implements room.Devices.
 func (p *Plugin) Shape(t *api.TaskInfo) string {
 	if a := p.rememberAsk(t); a != nil {
-		return a.shape + a.request.Group
+		return p.roomShapeOf(a)
 	}
 	return ""
 }

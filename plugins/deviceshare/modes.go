@@ -84,7 +84,7 @@ func (p *Plugin) modeFallback(a *ask, placement *sharing.Placement) *nodes.Fallb
 	if !ok || choice < 1 {
 		return nil
 	}
-	key := fmt.Sprint(choice, a.shape)
+	key := fmt.Sprint(choice, a.shape, p.namesOf(a))
 	why, known := p.fallbacks[key]
 	if !known || a.shape == "" {
 		reasons := make([]string, 0, choice)

@@ -25,6 +25,7 @@ type planned struct {
 	nodes  int
 	class  string
 	want   asks
+	wish   [2]string // an annotation of pod "new"; "" for none
 	others []runtime.Object
 	// change is made before the first session.
 	change func(*lab)
@@ -50,7 +51,11 @@ func (c *planned) run(t *testing.T) {
 	for n := range c.nodes {
 		objects = append(objects, nodeOf(t, devices(fmt.Sprint("n", n+1), 2, 10000)))
 	}
-	l := newLab(t, append(objects, podOf("new", "new", c.want))...)
+	waits := podOf("new", "new", c.want)
+	if c.wish[0] != "" {
+		waits.Annotations[c.wish[0]] = c.wish[1]
+	}
+	l := newLab(t, append(objects, waits)...)
 	l.world.actions = []conf.Configuration{{Name: "preempt", Arguments: map[string]any{}}}
 	if c.engine != "" {
 		l.world.actions[0].Arguments["engine"] = c.engine

@@ -95,7 +95,7 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.store.mix.Begin(kindsOf(ssn, p.settings))
 	p.preferences = newPreferences(&p.args, p.store.backends, p.store.mix)
-	p.requests, p.fallbacks = newRequests(p.settings, p.store.asks), map[string]string{}
+	p.requests, p.fallbacks = newRequests(p.settings, p.store.asks, p.store.cluster.SelectsByName()), map[string]string{}
 	p.cycle, p.hopeless = ssn, &sync.Map{}
 	p.openLimits(ssn)
 	return true

@@ -127,12 +127,14 @@ func (j *judge) allowanceOn(t *api.TaskInfo, a *ask, info *api.NodeInfo) *queues
 //
 // What the limits of a queue allow is not remembered: it depends on the queue.
 func (j *judge) checkDevices(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo, w *queues.Allowance) (sharing.Refusals, *quota.Shortage) {
-	q := nodes.Question{Ledger: j.ledgerFor(n, t, info), Era: j.store.era, Kind: a.kind.Kind}
+	ledger := j.ledgerFor(n, t, info)
+	k := kindOn(ledger, a, a.kind)
+	q := nodes.Question{Ledger: ledger, Era: j.store.era, Kind: k.Kind}
 	if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
 		return *refused, nil
 	}
 	_, refused, short := findPlacement(q.Ledger, n, &a.request, j.backendsFor(a), j.policyFor(a), w)
-	if a.kind.repeated && (w == nil || refused.Refused()) {
+	if k.repeated && (w == nil || refused.Refused()) {
 		n.Remember(q, refused)
 	}
 	return refused, short

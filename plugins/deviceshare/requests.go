@@ -3,9 +3,12 @@
 package deviceshare
 
 import (
+	"fmt"
+
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing"
 )
 
 // requests are what the tasks of a session ask for, each read once.
@@ -18,10 +21,13 @@ type requests struct {
 	kinds map[nodes.Kind]sessionKind
 	// turn is the task that Volcano is placing.
 	turn turn
+	// selectsByName says that a pod of the session, or on a node, accepts others by their labels or
+	// groups.
+	selectsByName bool
 }
 
-func newRequests(s *nodes.Settings, before map[api.TaskID]*ask) requests {
-	return requests{settings: s, before: before, asks: map[api.TaskID]*ask{}, kinds: map[nodes.Kind]sessionKind{}}
+func newRequests(s *nodes.Settings, before map[api.TaskID]*ask, selectsByName bool) requests {
+	return requests{settings: s, before: before, asks: map[api.TaskID]*ask{}, kinds: map[nodes.Kind]sessionKind{}, selectsByName: selectsByName}
 }
 
 // turn is a task with what it asks for, which need not be looked up for each node then.
@@ -60,6 +66,7 @@ func (r *requests) rememberAsk(t *api.TaskInfo) *ask {
 			a.toldTooLarge = before.toldTooLarge
 		}
 	}
+	r.selectsByName = r.selectsByName || a != nil && a.request.Neighbours.SelectsByName()
 	switch {
 	case a == nil:
 		r.noteKind(nodes.Kind{Needs: needsOf(t)}, false)
@@ -78,6 +85,33 @@ func (r *requests) noteKind(of nodes.Kind, again bool) sessionKind {
 	}
 	k.repeated = seen || again
 	r.kinds[of] = k
+	return k
+}
+
+// shapeOf is equal for tasks that every node answers alike.
+func (r *requests) shapeOf(a *ask) string {
+	return a.lookShape() + r.namesOf(a)
+}
+
+// roomShapeOf is equal for tasks to which the same places may be given, as far as devices matter.
+func (r *requests) roomShapeOf(a *ask) string {
+	return a.amounts + a.request.Neighbours.Rules() + r.namesOf(a)
+}
+
+// namesOf is what others may select a task by, "" if nobody does.
+func (r *requests) namesOf(a *ask) string {
+	if n := a.request.Neighbours; r.selectsByName && n != nil {
+		return fmt.Sprintf(" %q %q", n.Group, n.Labels)
+	}
+	return ""
+}
+
+// kindOn is the kind of a task on a node with this ledger: none where pods select others by what
+// the kind does not say.
+func kindOn(l *sharing.Ledger, a *ask, k sessionKind) sessionKind {
+	if a != nil && l != nil && l.SelectsByName() {
+		return sessionKind{}
+	}
 	return k
 }
 

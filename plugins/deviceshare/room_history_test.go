@@ -16,6 +16,7 @@ import (
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // roomHistory lets random things happen to a cluster, and remembers who was evicted for whom.
@@ -34,6 +35,8 @@ type roomHistory struct {
 	leftAt  map[string]int64
 	minimum map[string]int32
 	names   int
+	// selective says that some pods do not accept all neighbours.
+	selective bool
 }
 
 func newRoomHistory(t *testing.T, seed uint64) *roomHistory {
@@ -42,7 +45,7 @@ func newRoomHistory(t *testing.T, seed uint64) *roomHistory {
 		objects = append(objects, nodeOf(t, devices(fmt.Sprint("n", n), 2, 10000)))
 	}
 	h := newHistoryOf(newLab(t, objects...), rand.New(rand.NewPCG(seed, 7)))
-	if seed%2 == 1 {
+	if h.selective = seed%4 == 0; seed%2 == 1 {
 		h.cache.AddQueueV1beta1(queueBelow(t, "default", "", "memory=40000")) // of 60000
 	}
 	return h
@@ -92,7 +95,41 @@ func (h *roomHistory) arrive() {
 		pod := withGrace(podOf(fmt.Sprintf("%sx%d", group, i), group, want), int64(h.random.IntN(5)))
 		pod.Annotations[schedulingv1beta1.PodPreemptable] = "true"
 		h.replace(pod.Name, class == 0 && h.random.IntN(2) == 0)
+		if h.selective {
+			h.chooseNeighbours(pod)
+		}
 		h.create(pod)
+	}
+}
+
+// chooseNeighbours has some pods accept none, or none of a colour.
+func (h *roomHistory) chooseNeighbours(pod *corev1.Pod) {
+	pod.Labels = map[string]string{"colour": []string{"red", "blue", "green"}[h.random.IntN(3)]}
+	switch h.random.IntN(5) {
+	case 0:
+		pod.Annotations[wire.UserNeighbours] = "none"
+	case 1, 2:
+		pod.Annotations[wire.UserNotBeside] = "colour=red"
+	}
+}
+
+// checkNeighbours checks that no two pods share a device of which one does not accept the other.
+func (h *roomHistory) checkNeighbours(v *sharing.View) {
+	h.t.Helper()
+	pods := map[sharing.Owner]corev1.Pod{}
+	for _, p := range h.pods() {
+		pods[sharing.Owner(p.UID)] = p
+	}
+	refuses := func(p, o corev1.Pod) bool {
+		return p.Annotations[wire.UserNeighbours] == "none" || p.Annotations[wire.UserNotBeside] != "" && o.Labels["colour"] == "red"
+	}
+	for _, a := range v.Held() {
+		for _, b := range v.Held() {
+			p, known := pods[a.Owner]
+			if o, also := pods[b.Owner]; known && also && a.Owner != b.Owner && refuses(p, o) {
+				h.t.Errorf("second %d, device %s: pod %s does not accept pod %s beside it", h.seconds.Load(), v.Device.ID, p.Name, o.Name)
+			}
+		}
 	}
 }
 
@@ -145,6 +182,9 @@ func (h *roomHistory) checkLedgers() {
 		}
 		if err := n.Ledger.Check(); err != nil {
 			h.t.Errorf("second %d, node %s: %v", h.seconds.Load(), name, err)
+		}
+		for i := range n.Ledger.Views() {
+			h.checkNeighbours(&n.Ledger.Views()[i])
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing"
 )
 
 // tieBreak is small beside one point of any score and large beside the rounding
@@ -30,11 +31,12 @@ func (j *judge) nodeOrder(t *api.TaskInfo, info *api.NodeInfo) (float64, error) 
 // scoreNode is what order says of a node apart from its name, from memory if the node has just been
 // asked the same.
 func (j *judge) scoreNode(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInfo) float64 {
-	k := j.kindOf(a, t)
-	q := nodes.Question{Era: j.store.era, Kind: k.Kind, Free: freeFor(t, info)}
+	var ledger *sharing.Ledger
 	if n.Inventory != nil {
-		q.Ledger = j.ledgerFor(n, t, info)
+		ledger = j.ledgerFor(n, t, info)
 	}
+	k := kindOn(ledger, a, j.kindOf(a, t))
+	q := nodes.Question{Ledger: ledger, Era: j.store.era, Kind: k.Kind, Free: freeFor(t, info)}
 	if score, known := n.RememberedScore(&q); known {
 		return score
 	}

@@ -86,6 +86,11 @@ func crowd(t *testing.T) []runtime.Object {
 	} {
 		out = append(out, withCPU(podOf(fmt.Sprintf("new-%d", i), "new", a...), int64(i%3)*15))
 	}
+	// Of two pods that ask for the same, one is kept away from a device, and by one that waits.
+	out[5].(*corev1.Pod).Annotations[wire.UserNotBeside] = "app=llm"
+	out[8].(*corev1.Pod).Labels = map[string]string{"app": "llm"}
+	out[9].(*corev1.Pod).Annotations[wire.UserNotBeside] = "app=llm"
+	out[12].(*corev1.Pod).Annotations[wire.UserNeighbours] = "none"
 	return out
 }
 
@@ -232,10 +237,15 @@ func (k *walk) checkQuota() {
 				if req := p.Request(t); !known && req != nil {
 					want = int64(waiting.MemoryOf(req, p.store.largest)) // promised, and the devices do not fit after all
 				}
+				devices := map[sharing.DeviceID]int64{}
 				for _, c := range held.Containers {
 					for _, s := range c.Shares {
 						want += int64(s.Memory)
+						devices[s.Device] = 10000 << 20
 					}
+				}
+				if t.Pod.Annotations[wire.UserNeighbours] == "none" { // each of its devices as a whole, at least one
+					want = max(1, int64(len(devices))) * 10000 << 20
 				}
 			}
 			var got int64

@@ -27,7 +27,7 @@ import (
 // the scheduler wrote.
 func TestWhyShowsTheSchedulersSentence(t *testing.T) {
 	cases := heldBackCases()
-	for _, more := range []map[string]waitCase{unreadableCases(), gangCases(), nodeCases(), quotaCases()} {
+	for _, more := range []map[string]waitCase{unreadableCases(), gangCases(), nodeCases(), quotaCases(), neighbourCases()} {
 		maps.Copy(cases, more)
 	}
 	for name, c := range cases {

@@ -35,6 +35,8 @@ const (
 	DevicePlacementUnsigned = "DevicePlacementUnsigned"
 	// DevicePlacementEdited: the pod's placement was edited after it was bound.
 	DevicePlacementEdited = "DevicePlacementEdited"
+	// DeviceNeighboursUnreadable: it cannot be read which pods may share the pod's devices.
+	DeviceNeighboursUnreadable = "DeviceNeighboursUnreadable"
 	// DevicePlacementMissing: another scheduler bound the pod without giving it devices.
 	DevicePlacementMissing = "DevicePlacementMissing"
 )

@@ -216,7 +216,7 @@ func (a *attempt) writeSingleShare(c candidate, placement *sharing.Placement, re
 	r := &a.pod.Requests[0]
 	room.share[0] = a.makeShare(int(c.device), int(c.option), nil, r)
 	room.container[0] = sharing.ContainerShares{Container: r.Container, Kind: r.Kind, Shares: room.share[:]}
-	*placement = sharing.Placement{Containers: room.container[:], Group: a.pod.Group, Namespace: a.pod.Namespace}
+	*placement = sharing.Placement{Containers: room.container[:], Group: a.pod.Neighbours.SpreadGroup(a.pod.Namespace), Namespace: a.pod.Namespace, Neighbours: a.pod.Neighbours}
 	*refusals = sharing.Refusals{}
 }
 
@@ -239,6 +239,6 @@ func (a *attempt) writePlacement(picks []pick, placement *sharing.Placement, ref
 		containers[i] = sharing.ContainerShares{Container: r.Container, Kind: r.Kind, Shares: shares[:r.Count:r.Count]}
 		shares = shares[r.Count:]
 	}
-	*placement = sharing.Placement{Containers: containers, Group: a.pod.Group, Namespace: a.pod.Namespace}
+	*placement = sharing.Placement{Containers: containers, Group: a.pod.Neighbours.SpreadGroup(a.pod.Namespace), Namespace: a.pod.Namespace, Neighbours: a.pod.Neighbours}
 	*refusals = sharing.Refusals{}
 }

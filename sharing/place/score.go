@@ -53,8 +53,8 @@ func (a *attempt) appendTaken(list []worth.Taken) ([]worth.Taken, bool) {
 		if refusals.Refused() {
 			return nil, false
 		}
-		_, cost, _ := a.fitDevice(int(best.device), nil, &r[0])
-		return append(list, worth.Taken{Device: int(best.device), Cost: cost, Shares: 1}), true
+		v, cost, _ := a.fitDevice(int(best.device), nil, &r[0])
+		return append(list, worth.Taken{Device: int(best.device), Cost: a.costToOthers(v, cost), Shares: 1}), true
 	}
 	var placement sharing.Placement
 	if a.placePod(&placement, &refusals); refusals.Refused() {
@@ -77,6 +77,7 @@ func (a *attempt) addShare(list []worth.Taken, kind sharing.ContainerKind, s *sh
 	}
 	cost := s.Cost()
 	cost.Loss = a.forecastLoss(d, s)
+	cost = a.costToOthers(&a.views[d], cost)
 	for i := range list {
 		t := &list[i]
 		if t.Device != d {
@@ -92,6 +93,20 @@ func (a *attempt) addShare(list []worth.Taken, kind sharing.ContainerKind, s *sh
 		return list
 	}
 	return append(list, worth.Taken{Device: d, Cost: cost, Shares: 1})
+}
+
+// scoreDevice is the policy's score of a device for what it costs others that the pod gets there.
+func (a *attempt) scoreDevice(v *sharing.View, c sharing.Cost) int64 {
+	return a.policy.Device(v, a.costToOthers(v, c))
+}
+
+// costToOthers is what others cannot have of a device when the pod has c of it: all, if it accepts
+// no other beside it.
+func (a *attempt) costToOthers(v *sharing.View, c sharing.Cost) sharing.Cost {
+	if !a.pod.Neighbours.IsAlone() {
+		return c
+	}
+	return sharing.Cost{Memory: v.Device.Memory, Cores: 100, Loss: max(c.Loss, v.Worth())}
 }
 
 // forecastLoss is what later requests lose by a partition, as far as it is known once it is

@@ -92,14 +92,27 @@ func only(p *sharing.Partitioning, names []string) *sharing.Partitioning {
 
 // parsePod reads a pod: options of the pod, one line per container.
 func parsePod(t *testing.T, name string, options, lines []string) (*sharing.PodRequest, policy.Policy) {
-	pod := &sharing.PodRequest{Owner: sharing.Owner(name), Policy: "binpack"}
+	near := &sharing.Neighbours{Labels: map[string]string{}}
+	pod := &sharing.PodRequest{Owner: sharing.Owner(name), Policy: "binpack", Neighbours: near}
 	for _, option := range options {
 		key, value, _ := strings.Cut(option, "=")
 		switch key {
 		case "policy":
 			pod.Policy = value
 		case "group":
-			pod.Group = value
+			near.Group = value
+		case "spread":
+			near.Spread = true
+		case "namespace":
+			pod.Namespace = value
+		case "label":
+			key, text, _ := strings.Cut(value, ":")
+			near.Labels[key] = text
+		case "neighbours":
+			near.Accepts = sharing.Acceptance(slices.Index(sharing.Acceptances(), value))
+		case "not-beside":
+			key, text, _ := strings.Cut(value, ":")
+			near.Avoids = append(near.Avoids, sharing.Avoidance{Pods: sharing.LabelSelector{{Key: key, Values: []string{text}}}, Rule: value})
 		case "one-numa":
 			pod.OneNUMA = true
 		case "mates":

@@ -31,10 +31,9 @@ type modeSummary struct {
 // Summarize sums up the devices of a node.
 func Summarize(views []sharing.View) Summary {
 	var s Summary
-	everyone := sharing.PodRequest{}
 	for i := range views {
 		v := &views[i]
-		if v.Admit(&everyone) != sharing.Fits {
+		if !v.IsOpen() {
 			continue
 		}
 		if one := summarizeDevice(v); one.open > 0 {

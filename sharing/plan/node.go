@@ -111,7 +111,7 @@ func (q *question) areAlike(a, b *atom) bool {
 		}
 	}
 	for k, d := range q.devices[i] {
-		if q.devices[j][k] != d || !haveAlikeShares(q.views[d].Held(), v.Owner, w.Owner) {
+		if q.devices[j][k] != d || !q.haveAlikeShares(q.views[d].Held(), v.Owner, w.Owner) {
 			return false
 		}
 	}
@@ -120,7 +120,7 @@ func (q *question) areAlike(a, b *atom) bool {
 
 // haveAlikeShares reports whether two pods certainly have the same of a device. Partitions are
 // never alike: their places differ.
-func haveAlikeShares(held []sharing.Held, a, b sharing.Owner) bool {
+func (q *question) haveAlikeShares(held []sharing.Held, a, b sharing.Owner) bool {
 	var one, other *sharing.Held
 	for i := range held {
 		switch held[i].Owner {
@@ -136,5 +136,14 @@ func haveAlikeShares(held []sharing.Held, a, b sharing.Owner) bool {
 			other = &held[i]
 		}
 	}
-	return one != nil && other != nil && one.Share == other.Share && one.Namespace == other.Namespace && one.Group == other.Group && one.Kind == other.Kind
+	return one != nil && other != nil && one.Share == other.Share && one.Kind == other.Kind && q.areAlikeNeighbours(one, other)
+}
+
+// areAlikeNeighbours reports whether the pods that may come accept two pods alike, and are accepted
+// by them alike.
+func (q *question) areAlikeNeighbours(one, other *sharing.Held) bool {
+	if one.Namespace != other.Namespace || one.Neighbours.Rules() != other.Neighbours.Rules() {
+		return false
+	}
+	return !q.selective || one.Neighbours.HasSameNames(other.Neighbours)
 }

@@ -28,6 +28,8 @@ type cluster struct {
 	wish    clusterWish
 	// alike says that all pods cost the same.
 	alike bool
+	// selective says that pods do not accept all neighbours.
+	selective bool
 	// victims are the pods as the product sees them, nil for the protected.
 	victims []*plan.Victim
 }
@@ -52,6 +54,7 @@ type clusterPod struct {
 	cpu         int64
 	grace, age  int64
 	holds       int // devices
+	near        clusterNear
 }
 
 type clusterGang struct {
@@ -64,6 +67,7 @@ type clusterGiver struct{ most [2]int64 }
 
 type clusterWish struct {
 	request *sharing.PodRequest
+	near    clusterNear
 	level   int
 	cpu     int64
 }
@@ -152,15 +156,21 @@ func (c *cluster) fits(n int, m mask) bool {
 	if c.wish.request == nil {
 		return true
 	}
+	near := map[sharing.Owner]clusterNear{}
+	for _, p := range c.pods {
+		near[p.owner] = p.near
+	}
 	var held []exhaustive.Held
+	devices := slices.Clone(node.ledger.Inventory().Devices)
 	for d, v := range node.ledger.Views() {
 		for _, h := range v.Held() {
 			if !gone[h.Owner] {
 				held = append(held, exhaustive.Held{Device: d, Kind: h.Kind, Share: h.Share})
+				devices[d].Healthy = devices[d].Healthy && !c.wish.near.clashes(near[h.Owner])
 			}
 		}
 	}
-	return exhaustive.Fits(node.ledger.Inventory().Devices, held, c.wish.request)
+	return exhaustive.Fits(devices, held, c.wish.request)
 }
 
 // priceOf is what it costs when these pods leave.
@@ -235,9 +245,9 @@ type dice struct{ *rand.Rand }
 func (d dice) oneOf(n ...int) int { return n[d.IntN(len(n))] }
 
 // cluster makes a cluster of at most 3 nodes with 3 devices each, and 8 pods.
-func (d dice) cluster() *cluster {
+func (d dice) cluster(selective bool) *cluster {
 	distinct := min(1, d.IntN(4))
-	c := &cluster{alike: distinct == 0}
+	c := &cluster{alike: distinct == 0, selective: selective}
 	for n := range 1 + d.IntN(3) {
 		inv := sharingtest.Node(fmt.Sprint("n", n))
 		for i := range d.oneOf(1, 2, 3, 3) {
@@ -273,6 +283,10 @@ func (d dice) cluster() *cluster {
 			c.wish.request.Requests = append(c.wish.request.Requests, d.request(fmt.Sprint("c", i), 3))
 		}
 		c.wish.request.OneNUMA = d.IntN(6) == 0
+		if selective {
+			c.wish.near = d.near()
+			c.wish.request.Neighbours = c.wish.near.asRequested()
+		}
 	}
 	return c
 }
@@ -331,6 +345,10 @@ func (c *cluster) addPod(d dice, i int, levels []int) {
 	if d.IntN(6) > 0 {
 		node := &c.nodes[p.node]
 		pod := sharingtest.Pod(string(p.owner), d.request("c", 2))
+		if c.selective {
+			p.near = d.near()
+			pod.Neighbours = p.near.asRequested()
+		}
 		if placement, refused := place.Place(node.ledger.Views(), pod, factory.New(), binpack()); !refused.Refused() {
 			if err := node.ledger.Reserve(p.owner, placement); err != nil {
 				panic(err)

@@ -24,6 +24,8 @@ type question struct {
 	may []bool
 	// at is where those go that move, nil if nobody does.
 	at *site
+	// selective: some pod that may come does not accept all neighbours.
+	selective bool
 	// steps is how many questions a search may still ask, see findWithin.
 	steps int
 	// scratch is room for the views of the devices without some pods.
@@ -37,6 +39,7 @@ func newQuestion(n *Node, pods []*Wish, others []*Victim, at *site) *question {
 		staysWithGang := v.Gang != nil && !v.Gang.Waits && !v.Gang.maySpare(v.Role, 1) && !mayLeaveWhole(v.Gang, q.wish)
 		q.may[i] = q.wish.mayEvict(v) && !v.isKept() && !staysWithGang && at.hasPlaceFor(v)
 	}
+	q.selective = at.hasSelective() || slices.ContainsFunc(pods, (*Wish).isSelective)
 	leaving, _, _ := q.listLeaving(q.gone)
 	for _, v := range leaving {
 		if n.isHere(v) {
@@ -45,6 +48,8 @@ func newQuestion(n *Node, pods []*Wish, others []*Victim, at *site) *question {
 	}
 	return q
 }
+
+func (w *Wish) isSelective() bool { return w.Request != nil && w.Request.Neighbours.IsSelective() }
 
 func isExhausted(budgets []*Budget) bool {
 	return slices.ContainsFunc(budgets, func(b *Budget) bool { return b.Allowed <= 0 })

@@ -33,6 +33,8 @@ type targets struct {
 	// least free memory: whole devices are what moves are to give.
 	tightest []int
 	known    map[*Wish]*targetList
+	// selective: some pod that moves does not accept all neighbours.
+	selective bool
 	// gaveUp says that some pods were said to find no places, and may find some.
 	gaveUp bool
 }
@@ -51,6 +53,9 @@ func newTargets(w *World) *targets {
 		return nil
 	}
 	t := &targets{world: w, known: map[*Wish]*targetList{}}
+	for _, n := range w.Nodes {
+		t.selective = t.selective || slices.ContainsFunc(n.victims, func(v *Victim) bool { return v.isMover() && v.Elsewhere.isSelective() })
+	}
 	empty, free := make([]int, len(w.Nodes)), make([]sharing.Bytes, len(w.Nodes))
 	for i, n := range w.Nodes {
 		t.tightest = append(t.tightest, i)
@@ -108,6 +113,8 @@ func (t *targets) siteOutside(busy ...string) *site {
 	}
 	return &site{targets: t, busy: busy}
 }
+
+func (s *site) hasSelective() bool { return s != nil && s.selective }
 
 // hasGivenUp reports whether pods were said to find no places, and may find some.
 func (t *targets) hasGivenUp() bool { return t != nil && t.gaveUp }

@@ -375,7 +375,7 @@ func (t *together) isCounted() bool {
 	if p.Request == nil {
 		return true
 	}
-	if !p.hasOneRequest() {
+	if !p.hasOneRequest() || p.isSelective() {
 		return false
 	}
 	req := &p.Request.Requests[0]

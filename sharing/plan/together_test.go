@@ -27,7 +27,7 @@ type team struct {
 }
 
 func (d dice) team() *team {
-	t := &team{cluster: d.cluster(), times: 1 + d.IntN(3)}
+	t := &team{cluster: d.cluster(false), times: 1 + d.IntN(3)}
 	if d.IntN(3) == 0 {
 		other := clusterWish{level: t.wish.level, cpu: int64(d.IntN(4))}
 		if d.IntN(8) > 0 {

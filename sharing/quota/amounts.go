@@ -100,7 +100,8 @@ func Total(inventories ...*sharing.Inventory) Amounts {
 
 // Held returns what a placement takes: of each device the most at any one time, init containers
 // beside app containers being the larger of the two, and of all devices the sum. A share of all
-// memory of a device counts as all of its compute too, since nobody else can use that.
+// memory of a device counts as all of its compute too, since nobody else can use that, and so do
+// the devices of a pod that accepts no other beside it count as a whole.
 //
 // Shares are counted by model, and not by device: an init container and an app container on two
 // devices are one, as Volcano counts them.
@@ -125,10 +126,13 @@ func Held(p *sharing.Placement, inv *sharing.Inventory) Amounts {
 			case s.Device != id:
 				return 0
 			case known && s.Cores == 0 && s.Memory >= d.Memory:
-				return 100
+				return wholeCores
 			}
 			return int64(s.Cores)
 		})
+		if known && p.Neighbours.IsAlone() {
+			one = one.max(wholeOf(d))
+		}
 		sum = sum.addSigned(Amounts{one}.clampParts(), 1)
 	}
 	for model := range models {
@@ -141,6 +145,14 @@ func Held(p *sharing.Placement, inv *sharing.Inventory) Amounts {
 	}
 	return sum.clampParts()
 }
+
+// wholeOf is what a pod takes of a device that nobody else can use.
+func wholeOf(d *sharing.Device) Part {
+	return Part{Model: d.Model, Memory: int64(d.Memory), Cores: wholeCores}
+}
+
+// wholeCores is all compute of a device.
+const wholeCores = 100
 
 func devicesOf(p *sharing.Placement) map[sharing.DeviceID]struct{} {
 	ids := map[sharing.DeviceID]struct{}{}

@@ -107,6 +107,42 @@ func shares(number int64, a quota.Amounts) quota.Amounts {
 	return a
 }
 
+// What nobody else can have counts, and not what the containers were given.
+func TestAPodThatAcceptsNoOtherTakesItsDevices(t *testing.T) {
+	alone := &sharing.Neighbours{Accepts: sharing.AcceptsNone}
+	for name, c := range map[string]struct {
+		containers []sharing.ContainerShares
+		requests   []sharing.Request
+		held       quota.Amounts
+		asked      quota.Amounts
+	}{
+		"a small share is a device": {
+			containers: []sharing.ContainerShares{container(sharing.App, share("b0", 4, 10))},
+			requests:   []sharing.Request{{Count: 1, Memory: sharing.AbsoluteMemory(sharing.Bytes(4 * gib)), Cores: 10}},
+			held:       amounts("Big", 80, 100), asked: amounts("", 24, 100),
+		},
+		"two containers on one device are one": {
+			containers: []sharing.ContainerShares{container(sharing.App, share("s0", 4, 10)), container(sharing.App, share("s0", 5, 0))},
+			requests:   []sharing.Request{{Count: 1, Memory: sharing.AbsoluteMemory(sharing.Bytes(4 * gib))}, {Count: 1, Memory: sharing.AbsoluteMemory(sharing.Bytes(5 * gib))}},
+			held:       amounts("Small", 24, 100), asked: amounts("", 24, 100),
+		},
+		"several devices are as many, of an init container, too": {
+			containers: []sharing.ContainerShares{container(sharing.Init, share("b0", 4, 0), share("b1", 4, 0)), container(sharing.App, share("s0", 30, 0))},
+			requests:   []sharing.Request{{Kind: sharing.Init, Count: 2, Memory: sharing.AbsoluteMemory(sharing.Bytes(4 * gib))}, {Count: 1, Memory: sharing.AbsoluteMemory(sharing.Bytes(30 * gib))}},
+			held:       append(amounts("Big", 160, 200), amounts("Small", 30, 100)...), asked: amounts("", 48, 200),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := quota.Held(&sharing.Placement{Containers: c.containers, Neighbours: alone}, inventory()); !same(got, c.held) {
+				t.Errorf("holds %+v, want %+v", got, c.held)
+			}
+			if got := quota.Asked(&sharing.PodRequest{Requests: c.requests, Neighbours: alone}, quota.KindsOf(inventory())); !same(got, c.asked) {
+				t.Errorf("asks %+v, want %+v", got, c.asked)
+			}
+		})
+	}
+}
+
 func TestSharesAreCountedAsVolcanoCountsThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		containers []sharing.ContainerShares

@@ -60,8 +60,26 @@ func Asked(pod *sharing.PodRequest, kinds Kinds) Amounts {
 		}
 	}
 	sum := most.max(steady)
+	if pod.Neighbours.IsAlone() {
+		sum = sum.max(leastAlone(pod, admitted))
+	}
 	sum.Model = onlyModel(admitted)
 	return Amounts{sum}.clampParts()
+}
+
+// leastAlone is the least that the devices of a pod have that accepts no other beside it: as many
+// as one of its containers needs, since the others may share them.
+func leastAlone(pod *sharing.PodRequest, kinds Kinds) Part {
+	count, memory := int64(0), int64(0)
+	for i := range pod.Requests {
+		count = max(count, int64(min(pod.Requests[i].Count, maxCount)))
+	}
+	for i := range kinds {
+		if m := min(int64(kinds[i].Memory), maxMemory); i == 0 || m < memory {
+			memory = m
+		}
+	}
+	return Part{Memory: min(count*memory, maxMemory), Cores: min(count*wholeCores, maxCores)}
 }
 
 func (p Part) plus(q Part) Part {
@@ -69,7 +87,7 @@ func (p Part) plus(q Part) Part {
 }
 
 func (p Part) max(q Part) Part {
-	return Part{Memory: max(p.Memory, q.Memory), Cores: max(p.Cores, q.Cores), Number: max(p.Number, q.Number)}
+	return Part{Model: p.Model, Memory: max(p.Memory, q.Memory), Cores: max(p.Cores, q.Cores), Number: max(p.Number, q.Number)}
 }
 
 // admittedBy returns the kinds that the pod's lists of models and modes leave.

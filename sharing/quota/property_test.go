@@ -210,6 +210,9 @@ func TestWhatIsAskedIsNeverMoreThanWhatIsHeld(t *testing.T) {
 		}
 		inv := sharingtest.Node("n", devices...)
 		pod := sharing.PodRequest{Owner: "p"}
+		if r.IntN(4) == 0 {
+			pod.Neighbours = &sharing.Neighbours{Accepts: sharing.AcceptsNone}
+		}
 		for i := range 1 + r.IntN(3) {
 			memory := sharing.WholeMemory()
 			switch r.IntN(3) {

@@ -55,7 +55,7 @@ func (r *reader) readAnnotations(p *podspec.Pod, out *sharing.PodRequest) {
 			r.addMistake(annotationPath(wire.UserNUMA), fmt.Sprintf("unknown value %q: want %s", numa, wire.NUMASingle))
 		}
 	}
-	out.Group = r.readGroup(p)
+	out.Neighbours = r.readNeighbours(p)
 	r.readMovability(a)
 }
 
@@ -146,28 +146,6 @@ func (r *reader) readPolicy(a podAnnotations) string {
 		return ""
 	}
 	return name
-}
-
-// readGroup is the pod's group, if the pod wants it spread over devices. A pod that
-// has no group yet is spread as soon as a controller has given it one.
-func (r *reader) readGroup(p *podspec.Pod) string {
-	a := podAnnotations(p.Annotations)
-	spread, ok := a.lookupKnown(wire.UserGroupPolicy)
-	if !ok {
-		return ""
-	}
-	if spread != wire.GroupSpread {
-		r.addMistake(annotationPath(wire.UserGroupPolicy), fmt.Sprintf("unknown policy %q: want %s", spread, wire.GroupSpread))
-		return ""
-	}
-	for _, key := range []string{wire.GroupName, wire.VolcanoGroupName} {
-		if name, _ := a.lookupKnown(key); name != "" && p.Namespace != "" {
-			return p.Namespace + "/" + name
-		} else if name != "" {
-			return name
-		}
-	}
-	return ""
 }
 
 func annotationPath(key string) string { return "metadata.annotations[" + key + "]" }

@@ -47,16 +47,36 @@ func TestWhatAnnotationsSay(t *testing.T) {
 		},
 		"devices of one NUMA node": {annotations: map[string]string{wire.UserNUMA: "single"}, want: sharing.PodRequest{OneNUMA: true}},
 		"a policy":                 {annotations: map[string]string{wire.UserPolicy: "spread"}, want: sharing.PodRequest{Policy: "spread"}},
-		"a group to spread is told apart by namespace": {
+		"a group to spread": {
 			annotations: map[string]string{wire.UserGroupPolicy: "spread", wire.GroupName: "train"}, namespace: "team",
-			want: sharing.PodRequest{Group: "team/train"},
+			want: sharing.PodRequest{Neighbours: &sharing.Neighbours{Group: "train", Spread: true}},
 		},
 		"a group named by Volcano's own key": {
 			annotations: map[string]string{wire.UserGroupPolicy: "spread", wire.VolcanoGroupName: "train"},
-			want:        sharing.PodRequest{Group: "train"},
+			want:        sharing.PodRequest{Neighbours: &sharing.Neighbours{Group: "train", Spread: true}},
 		},
-		"a group that is not spread":          {annotations: map[string]string{wire.GroupName: "train"}},
-		"a pod to spread without a group yet": {annotations: map[string]string{wire.UserGroupPolicy: "spread"}},
+		"a group that is not spread": {
+			annotations: map[string]string{wire.GroupName: "train"}, want: sharing.PodRequest{Neighbours: &sharing.Neighbours{Group: "train"}},
+		},
+		"a pod to spread without a group yet": {
+			annotations: map[string]string{wire.UserGroupPolicy: "spread"}, want: sharing.PodRequest{Neighbours: &sharing.Neighbours{Spread: true}},
+		},
+		"no neighbours": {
+			annotations: map[string]string{wire.UserNeighbours: "none"}, want: sharing.PodRequest{Neighbours: &sharing.Neighbours{Accepts: sharing.AcceptsNone}},
+		},
+		"neighbours of its group": {
+			annotations: map[string]string{wire.UserNeighbours: "group", wire.GroupName: "g"},
+			want:        sharing.PodRequest{Neighbours: &sharing.Neighbours{Accepts: sharing.AcceptsGroup, Group: "g"}},
+		},
+		"any neighbours": {annotations: map[string]string{wire.UserNeighbours: "any"}},
+		"pods that must not be there": {
+			annotations: map[string]string{wire.UserNotBeside: "app=llm,tier == gold; team in (red, blue),example.com/batch ;x="},
+			want: sharing.PodRequest{Neighbours: &sharing.Neighbours{Avoids: []sharing.Avoidance{
+				{Pods: sharing.LabelSelector{{Key: "app", Values: []string{"llm"}}, {Key: "tier", Values: []string{"gold"}}}, Rule: wire.UserNotBeside + ": app=llm,tier == gold"},
+				{Pods: sharing.LabelSelector{{Key: "team", Values: []string{"red", "blue"}}, {Key: "example.com/batch"}}, Rule: wire.UserNotBeside + ": team in (red, blue),example.com/batch"},
+				{Pods: sharing.LabelSelector{{Key: "x", Values: []string{""}}}, Rule: wire.UserNotBeside + ": x="},
+			}}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := annotated(c.annotations)
@@ -64,6 +84,9 @@ func TestWhatAnnotationsSay(t *testing.T) {
 			got, mistakes := rules(podspec.DefaultNames(), 1).Read(p)
 			if len(mistakes) > 0 {
 				t.Fatal(mistakes)
+			}
+			if c.want.Neighbours == nil {
+				c.want.Neighbours = &sharing.Neighbours{}
 			}
 			c.want.Owner, c.want.Namespace, c.want.Requests = "uid-1", c.namespace, []sharing.Request{{Container: "main", Count: 1, Namespace: c.namespace}}
 			if !reflect.DeepEqual(got, c.want) {
@@ -143,5 +166,44 @@ func TestAnnotationsAreCheckedOnPodsThatAskForNothing(t *testing.T) {
 	p := &podspec.Pod{Annotations: map[string]string{wire.UserMode: "foo"}}
 	if _, mistakes := rules(podspec.DefaultNames(), 1).Read(p); len(mistakes) != 1 {
 		t.Errorf("got %v", mistakes)
+	}
+}
+
+func TestMistakesInWhatIsSaidOfNeighbours(t *testing.T) {
+	const m = "metadata.annotations["
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        []string
+	}{
+		"neighbours that there are not": {
+			map[string]string{wire.UserNeighbours: "mutex"},
+			[]string{m + wire.UserNeighbours + `]: unknown value "mutex": want one of any, namespace, group, none`},
+		},
+		"selectors that name no pods": {
+			map[string]string{wire.UserNotBeside: "app=llm;;a b,x=y z;k in (a"},
+			[]string{
+				m + wire.UserNotBeside + `]: selector 2: is empty: want labels of pods, such as app=llm`,
+				m + wire.UserNotBeside + `]: selector 3: "a b" is no label: want key=value, key in (value, value), or key for any value`,
+				m + wire.UserNotBeside + `]: selector 3: "y z" is no value of a label`,
+				m + wire.UserNotBeside + `]: selector 4: "k in (a" is no label: want key=value, key in (value, value), or key for any value`,
+			},
+		},
+		"selectors that say what pods are not": {
+			map[string]string{wire.UserNotBeside: "app!=llm;!app;app notin (a,b)"},
+			[]string{
+				m + wire.UserNotBeside + `]: selector 1: "app!=llm" names pods by what they are not: want labels that they have, or say with volcano.sh/vgpu-neighbours who may be there`,
+				m + wire.UserNotBeside + `]: selector 2: "!app" names pods by what they are not: want labels that they have, or say with volcano.sh/vgpu-neighbours who may be there`,
+				m + wire.UserNotBeside + `]: selector 3: "app notin (a,b)" names pods by what they are not: want labels that they have, or say with volcano.sh/vgpu-neighbours who may be there`,
+			},
+		},
+		"too many selectors": {
+			map[string]string{wire.UserNotBeside: strings.Repeat("a;", 16) + "a"},
+			[]string{m + wire.UserNotBeside + `]: 17 selectors, want at most 16`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, mistakes := rules(podspec.DefaultNames(), 1).Read(annotated(c.annotations))
+			compare(t, mistakes, c.want)
+		})
 	}
 }

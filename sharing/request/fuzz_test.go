@@ -21,7 +21,7 @@ func FuzzRead(f *testing.F) {
 		p := pod(amounts{number: n, memory: mem, cores: core, percent: pct})
 		p.Annotations = map[string]string{
 			wire.UserMode: mode, wire.UserUseIDs: ids, wire.UserNotIDs: ids, wire.UserUseModels: models,
-			wire.UserNotModels: models, wire.UserPolicy: policy, wire.UserGroupPolicy: policy,
+			wire.UserNotModels: models, wire.UserPolicy: policy, wire.UserGroupPolicy: policy, wire.UserNeighbours: policy, wire.UserNotBeside: models,
 		}
 		for _, drop := range []string{wire.UserMode, wire.UserUseIDs, wire.UserUseModels, wire.UserPolicy} {
 			check(t, p, factor)

@@ -102,6 +102,10 @@ const (
 	UserNotIDs = "volcano.sh/vgpu-nouse-gpuuuid"
 	// UserGroupPolicy is GroupSpread: pods of one group on different devices.
 	UserGroupPolicy = "volcano.sh/vgpu-podgroup-policy"
+	// UserNeighbours says which other pods may have shares of the pod's devices.
+	UserNeighbours = "volcano.sh/vgpu-neighbours"
+	// UserNotBeside names pods by their labels that must not.
+	UserNotBeside = "volcano.sh/vgpu-not-beside"
 	// UserPolicy names the placement policy of the pod.
 	UserPolicy = "volcano.sh/vgpu-policy"
 	// UserSplit is SplitEven: the amounts of a container are totals of its devices. The device

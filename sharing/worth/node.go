@@ -97,7 +97,7 @@ func (m *Model) classIndex(d *sharing.Device) int {
 // devices, and whether it is empty. A device that is cut into partitions is usable as far as it is
 // free.
 func (c *class) usableLeft(v *sharing.View, t *Taken) (usable float64, empty bool) {
-	if everyone := (sharing.PodRequest{}); v.Admit(&everyone) != sharing.Fits {
+	if !v.IsOpen() {
 		return 0, false
 	}
 	if v.Partitioned() {

@@ -71,7 +71,7 @@ func newAverage(m Mix, nodes [][]sharing.View) *average {
 // filledPart returns how much of a device the shares of an average pod fill, in devices. Pods that
 // need several whole devices are left out.
 func (a *average) filledPart(v *sharing.View) float64 {
-	if everyone := (sharing.PodRequest{}); v.Admit(&everyone) != sharing.Fits {
+	if !v.IsOpen() {
 		return 0
 	}
 	left, slots, filled := freeHundredths(v, sharing.Cost{}), v.Device.MaxShares-v.Sharers(), 0.0
@@ -85,9 +85,9 @@ func (a *average) filledPart(v *sharing.View) float64 {
 
 // fillTogether is fill for pods that need several whole devices of one node.
 func (a *average) fillTogether(views []sharing.View) float64 {
-	empty, everyone := map[Class]int{}, sharing.PodRequest{}
+	empty := map[Class]int{}
 	for i := range views {
-		if v := &views[i]; v.Empty() && v.Admit(&everyone) == sharing.Fits {
+		if v := &views[i]; v.Empty() && v.IsOpen() {
 			empty[ClassOf(v.Device)]++
 		}
 	}

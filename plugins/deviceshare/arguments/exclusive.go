@@ -4,8 +4,12 @@ package arguments
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"deviceshare/plugins/deviceshare/nodes"
+	"deviceshare/sharing"
 )
 
 // readExclusiveRules reads the rules of Volcano 1.15 that keep pods on different devices: a list of
@@ -24,7 +28,6 @@ func (r *reader) readExclusiveRules(key string) nodes.ApartRules {
 	}
 	var out nodes.ApartRules
 	for i, item := range list {
-		at := fmt.Sprintf("%s[%d]", key, i)
 		labels, ok := labelsOf(item)
 		if !ok {
 			r.addMistake(Withholding, key, "[%d]: want a map of labels, got %v (%T)", i, item, item)
@@ -34,17 +37,22 @@ func (r *reader) readExclusiveRules(key string) nodes.ApartRules {
 			r.addMistake(LeftOut, key, "[%d]: names no label, and concerns no pod", i)
 			continue
 		}
-		rule := nodes.ApartRule{Name: at}
-		for name, value := range labels {
-			text, isText := value.(string)
-			if !isText {
+		rule, texts := sharing.Avoidance{Mutual: true}, []string{}
+		for _, name := range slices.Sorted(maps.Keys(labels)) {
+			one := sharing.LabelRequirement{Key: name}
+			if text, isText := labels[name].(string); isText {
+				one.Values = []string{text}
+				name += "=" + text
+			} else {
+				value := labels[name]
 				r.addMistake(LeftOut, key, "[%d].%s: want a text, got %v (%T): put it in quotes; until then any value of the label will do", i, name, value, value)
 			}
-			rule.Labels = append(rule.Labels, nodes.ApartLabel{Key: name, Value: text, Any: !isText})
+			rule.Pods, texts = append(rule.Pods, one), append(texts, name)
 		}
+		rule.Rule = fmt.Sprintf("%s[%d]: %s", key, i, strings.Join(texts, ","))
 		out = append(out, rule)
 	}
-	return out.Reduce()
+	return out
 }
 
 // labelsOf returns a map from YAML by texts, false if it is none.

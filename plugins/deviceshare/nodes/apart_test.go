@@ -3,9 +3,20 @@
 package nodes
 
 import (
-	"maps"
+	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
+	"deviceshare/sharing/request"
+	"deviceshare/sharing/wire"
 )
 
 // randomLabels are some of few labels, so that rules often concern pods.
@@ -18,14 +29,14 @@ func randomLabels(r *rand.Rand, most int) map[string]string {
 }
 
 func randomRules(r *rand.Rand) (rules ApartRules, labels []map[string]string) {
-	for range 1 + r.IntN(4) {
+	for i := range 1 + r.IntN(4) {
 		l := randomLabels(r, 3)
 		if len(l) == 0 {
 			continue
 		}
-		rule := ApartRule{Name: "rule"}
+		rule := sharing.Avoidance{Rule: fmt.Sprint(i), Mutual: true}
 		for key, value := range l {
-			rule.Labels = append(rule.Labels, ApartLabel{Key: key, Value: value})
+			rule.Pods = append(rule.Pods, sharing.LabelRequirement{Key: key, Values: []string{value}})
 		}
 		rules, labels = append(rules, rule), append(labels, l)
 	}
@@ -46,59 +57,78 @@ func concern(rules []map[string]string, a, b map[string]string) bool {
 	return false
 }
 
-// A new pod that is placed at all has the group of a pod on a device if, and only if, a rule
-// concerns both, or both have one group of their own.
-func TestPodsOfOneRuleHaveOneGroupAndOthersHaveNot(t *testing.T) {
+// A new pod keeps away from a pod on a device if, and only if, a rule names both: by the labels
+// that both have now.
+func TestPodsOfOneRuleAreKeptApartAndOthersAreNot(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 1))
-	apart, together, waiting := 0, 0, 0
+	apart, together := 0, 0
 	for i := range 20000 {
-		rules, labels := randomRules(r)
-		reduced := rules.Reduce()
-		a, b, own := randomLabels(r, 3), randomLabels(r, 3), []string{"", "", "ns/gang"}[r.IntN(3)]
-		group, err := reduced.Group(a, own)
+		rules, said := randomRules(r)
+		s := DefaultSettings()
+		s.Apart = rules
+		a, b := randomLabels(r, 3), randomLabels(r, 3)
+		there, err := s.neighboursOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: b}})
 		if err != nil {
-			waiting++
-			continue
+			t.Fatal(err)
 		}
-		// The device's pod is one that could be placed, too, before or under these rules.
-		if _, err := reduced.Group(b, own); err != nil {
-			continue
+		come, _ := s.ReadRequest(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: a}})
+		d := sharing.Device{ID: "GPU-0", Healthy: true, Memory: sharing.GiB, Cores: 100, MaxShares: 9, Mode: sharing.TimeSlicing}
+		v := sharing.NewView(&d, []sharing.Held{{Owner: "there", Neighbours: there}}, nil)
+		_, clashes := v.FindClash(&come)
+		if want := concern(said, a, b); clashes != want {
+			t.Fatalf("%d: rules %v, pods %v and %v: kept apart %v, want %v", i, said, a, b, clashes, want)
 		}
-		held := reduced.effectiveGroup(b, own)
-		want := concern(labels, a, b) || own != "" && group == own && held == own
-		if got := group != "" && group == held; got != want {
-			t.Fatalf("%d: rules %v, pods %v and %v with group %q: kept apart %v, want %v", i, labels, a, b, own, got, want)
-		}
-		if want {
+		if clashes {
 			apart++
 		} else {
 			together++
 		}
 	}
-	if apart < 500 || together < 500 || waiting < 500 {
-		t.Errorf("%d apart, %d together, %d waiting: not mixed", apart, together, waiting)
+	if apart < 500 || together < 500 {
+		t.Errorf("%d apart, %d together: not mixed", apart, together)
 	}
 }
 
-func TestAnEditOfOtherRulesLeavesTheGroupsOfPodsAsTheyAre(t *testing.T) {
-	app := ApartRule{Name: "[0]", Labels: []ApartLabel{{Key: "app", Value: "a"}}}
-	tier := ApartRule{Name: "[1]", Labels: []ApartLabel{{Key: "tier", Value: "a"}}}
-	labels := map[string]string{"app": "a"}
-	before, _ := ApartRules{app}.Group(labels, "")
-	after, _ := ApartRules{tier, app}.Group(labels, "")
-	if before == "" || before != after {
-		t.Errorf("%q, then %q", before, after)
+// A pod runs whose annotation somebody has spoilt. What kept others away must not let them come.
+func TestAPodWhoseWishesCannotBeReadAcceptsNone(t *testing.T) {
+	s := DefaultSettings()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{wire.UserNotBeside: "app=="}}}
+	if n, err := s.neighboursOf(pod); err != nil || n.IsAlone() {
+		t.Errorf("%+v, %v: the value may be empty", n, err)
 	}
-	if got := (ApartRules{tier}).effectiveGroup(labels, before); got != "" {
-		t.Errorf("a rule that is gone leaves the group %q", got)
+	pod.Annotations[wire.UserNotBeside] = "app!=llm"
+	n, err := s.neighboursOf(pod)
+	if err == nil || !n.IsAlone() || !strings.Contains(err.Error(), wire.UserNotBeside) {
+		t.Errorf("%+v, %v", n, err)
 	}
-	withTier := maps.Clone(labels)
-	withTier["tier"] = "a"
-	if _, err := (ApartRules{tier, app}).Group(withTier, ""); err == nil {
-		t.Error("a pod of two rules is placed by one of them")
+}
+
+// What we read of a selector, the library of Kubernetes reads in the same way.
+func FuzzSelectorsAreReadAsKubernetesReadsThem(f *testing.F) {
+	for _, text := range []string{"app=llm", "app==llm,tier", "app in (a, b),x=", "a/b=c", "app in (a,b", "é=1", "a=b=c", "a in ()", "x in (,)", "-a=b", "a.b/c in (D)", "in in (in)", "a  =  b", "=", ","} {
+		f.Add(text, "a", "b")
 	}
-	wide := ApartRule{Name: "[2]", Labels: []ApartLabel{{Key: "app", Any: true}}}
-	if got := (ApartRules{app, wide}).Reduce(); len(got) != 1 || got[0].Name != "[2]" {
-		t.Errorf("%v", got)
-	}
+	f.Fuzz(func(t *testing.T, text, app, tier string) {
+		p := podspec.Pod{Annotations: map[string]string{wire.UserNotBeside: text}}
+		n, mistakes := request.Neighbours(&p)
+		if len(mistakes) > 0 || strings.Contains(text, ";") {
+			return
+		}
+		theirs, err := labels.Parse(text)
+		if err != nil {
+			t.Fatalf("%q is read, and Kubernetes refuses it: %v", text, err)
+		}
+		has := map[string]string{"app": app, "tier": tier, "x": ""}
+		requirements, _ := theirs.Requirements()
+		for _, r := range requirements {
+			if has[r.Key()] == "" && r.Values().Len() > 0 {
+				has[r.Key()] = slices.Sorted(slices.Values(r.Values().UnsortedList()))[0]
+			}
+		}
+		for _, l := range []map[string]string{has, {"app": app}, {}} {
+			if got, want := n.Avoids[0].Pods.Matches(l), theirs.Matches(labels.Set(l)); got != want {
+				t.Fatalf("%q with %q: %v, Kubernetes says %v", text, l, got, want)
+			}
+		}
+	})
 }

@@ -27,6 +27,8 @@ type Cluster struct {
 	mu       sync.RWMutex
 	nodes    map[string]*Node
 	reported map[Problem]struct{}
+	// selecting is on how many nodes a pod accepts others by their labels or groups.
+	selecting int
 }
 
 // NewCluster returns a cluster of which nothing is known. Problems are reported once
@@ -51,6 +53,16 @@ func (c *Cluster) Copy() map[string]*Node {
 	return maps.Clone(c.nodes)
 }
 
+// SelectsByName reports whether pods are there that accept others by their labels or groups, for
+// the goroutine that follows.
+func (c *Cluster) SelectsByName() bool { return c.selecting > 0 }
+
+func (c *Cluster) countSelecting(n *Node, by int) {
+	if n != nil && n.Ledger != nil && n.Ledger.SelectsByName() {
+		c.selecting += by
+	}
+}
+
 // Change is what a snapshot brought.
 type Change struct {
 	// Names says that nodes came or went, Nodes that any node changed.
@@ -69,16 +81,19 @@ func (c *Cluster) Follow(snapshot Snapshot, settings *Settings) Change {
 	c.pods.compareAwaited(snapshot, lister)
 	var change Change
 	for _, n := range fresh {
-		_, known := c.nodes[n.Name]
+		old, known := c.nodes[n.Name]
 		change.Names = change.Names || !known
+		c.countSelecting(old, -1)
+		c.countSelecting(n, 1)
 		c.nodes[n.Name] = n
 		c.pods.readFrom(n)
 	}
 	if len(c.nodes) > len(snapshot.Hosts()) {
-		maps.DeleteFunc(c.nodes, func(name string, _ *Node) bool {
+		maps.DeleteFunc(c.nodes, func(name string, n *Node) bool {
 			gone := snapshot.Host(name) == nil
 			if gone {
 				c.pods.noteNodeRemoved(name)
+				c.countSelecting(n, -1)
 			}
 			return gone
 		})

@@ -20,6 +20,8 @@ type holding struct {
 	placement *sharing.Placement
 	// unreadable is why the pod's devices are not known.
 	unreadable error
+	// unruly is why it cannot be read which neighbours the pod accepts, nil if it can.
+	unruly error
 	// edited says that the pod's texts are not those it was bound with, which are
 	// what counts.
 	edited bool
@@ -28,16 +30,15 @@ type holding struct {
 }
 
 // readHolding finds out which devices a pod on the node holds, from what its state believes or from
-// its annotations, and the group that keeps others off them.
+// its annotations, and which neighbours it accepts there.
 func (n *Node) readHolding(pod *corev1.Pod, state podstate.State) holding {
 	h := n.selectHolding(pod, state)
 	if h.placement == nil {
 		return h
 	}
-	if group := n.settings.Apart.effectiveGroup(pod.Labels, h.placement.Group); group != h.placement.Group {
-		p := *h.placement
-		p.Group, h.placement = group, &p
-	}
+	p := *h.placement
+	p.Neighbours, h.unruly = n.settings.neighboursOf(pod)
+	h.placement = &p
 	return h
 }
 

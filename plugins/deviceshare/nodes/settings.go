@@ -45,6 +45,9 @@ func (s *Settings) ReadRequest(pod *corev1.Pod) (sharing.PodRequest, []request.M
 	if foreign := rules.Foreign(&read); len(foreign) > 0 {
 		return sharing.PodRequest{}, append(mistakes, foreign...)
 	}
+	if len(mistakes) == 0 {
+		s.Apart.addTo(req.Neighbours)
+	}
 	return req, mistakes
 }
 

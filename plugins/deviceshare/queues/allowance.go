@@ -114,7 +114,7 @@ func LargestCharge(short *quota.Shortage, p *sharing.Placement, inv *sharing.Inv
 	var most int64
 	for i := range p.Containers {
 		for _, s := range p.Containers[i].Shares {
-			one := sharing.Placement{Containers: []sharing.ContainerShares{{Shares: []sharing.Share{s}}}}
+			one := sharing.Placement{Neighbours: p.Neighbours, Containers: []sharing.ContainerShares{{Shares: []sharing.Share{s}}}}
 			if n := short.Of(quota.Held(&one, inv)); n > most {
 				worst, most = s.Device, n
 			}

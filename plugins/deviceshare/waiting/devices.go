@@ -13,6 +13,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
+	"deviceshare/sharing/wire"
 )
 
 // What the devices say to a pod for which Volcano looked at no device. It is the predicate's
@@ -125,7 +126,10 @@ func (e *explanation) askDevices(t *api.TaskInfo) string {
 
 // adviceFor is what a person can do about the reason for which nodes refuse most devices, "" if
 // devices are not what is short.
-func (e *explanation) adviceFor(said string) string {
+func (e *explanation) adviceFor(a *Ask, said string) string {
+	if sharing.MainReason(said) == sharing.KeptApart {
+		return "What helps: " + e.findRemedy(sharing.KeptApart, said) + e.exampleOfClash(a)
+	}
 	advice, known := e.advice[said]
 	if !known {
 		if main := sharing.MainReason(said); main != sharing.Fits && !strings.Contains(said, haveRoom) {
@@ -146,6 +150,42 @@ func (e *explanation) findRemedy(main sharing.Reason, said string) string {
 		remedy += "; partitions have " + strings.Join(e.partitionSizes(), ", ")
 	}
 	return remedy
+}
+
+// exampleOfClash names one of the pods that are kept apart from the one that waits, and by what:
+// the first one by the names of nodes.
+func (e *explanation) exampleOfClash(a *Ask) string {
+	for _, name := range slices.Sorted(maps.Keys(e.Devices)) {
+		n, info := e.Devices[name], e.Nodes[name]
+		if n.Ledger == nil || info == nil {
+			continue
+		}
+		for i := range n.Ledger.Views() {
+			v := &n.Ledger.Views()[i]
+			c, found := v.FindClash(a.Request)
+			if !found || !v.Offered(a.Request) {
+				continue
+			}
+			for _, t := range info.Tasks {
+				if t.Pod != nil && sharing.Owner(t.Pod.UID) == c.Owner {
+					return ": " + describeClash(&c, t.Namespace+"/"+t.Name, name)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// describeClash says who keeps whom away, and by what.
+func describeClash(c *sharing.Clash, pod, node string) string {
+	rule := c.Rule
+	if rule == "" {
+		rule = wire.UserNeighbours + ": " + c.Accepts.String()
+	}
+	if c.Theirs {
+		return fmt.Sprintf("pod %s on node %s has %s", pod, node, rule)
+	}
+	return fmt.Sprintf("pod %s on node %s is kept away by this pod's %s", pod, node, rule)
 }
 
 // partitionSizes lists how much memory the partitions of the cluster's devices have, which is a

@@ -193,17 +193,17 @@ func (e *explanation) findCause(job *api.JobInfo, t *api.TaskInfo, a *Ask) (news
 	}
 	if job.IsPending() {
 		devices := e.summarizeDevices(t, a)
-		return news.Enqueue, e.joinSentences(e.heldBack(job), devices, e.adviceFor(devices))
+		return news.Enqueue, e.joinSentences(e.heldBack(job), devices, e.adviceFor(a, devices))
 	}
 	if text := e.gangIncomplete(job); text != "" {
 		return news.Gang, e.joinSentences(text)
 	}
 	if text, devices := e.nodesSay(job, t, a); text != "" {
-		return news.Nodes, e.joinSentences(text, devices, e.gangFits(job), e.Scheduler.NoRoomFor(job), e.adviceFor(text+devices))
+		return news.Nodes, e.joinSentences(text, devices, e.gangFits(job), e.Scheduler.NoRoomFor(job), e.adviceFor(a, text+devices))
 	}
 	if text := e.queueRefuses(job, t); text != "" {
 		devices := e.summarizeDevices(t, a)
-		return news.Queue, e.joinSentences(text, devices, e.adviceFor(devices))
+		return news.Queue, e.joinSentences(text, devices, e.adviceFor(a, devices))
 	}
 	if text := e.othersFirst(job); text != "" {
 		return news.Gang, e.joinSentences(text)
