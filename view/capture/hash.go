@@ -35,7 +35,9 @@ func (s *State) Hash(salt []byte) *State {
 		out.Nodes = append(out.Nodes, h.hashNode(n.DeepCopy()))
 	}
 	for _, p := range s.Pods {
-		out.Pods = append(out.Pods, h.hashPod(p.DeepCopy()))
+		p = h.hashPod(p.DeepCopy())
+		replaceAnnotation(&p.ObjectMeta, wire.UserNotBeside, l.hashSelectors)
+		out.Pods = append(out.Pods, p)
 	}
 	for _, g := range s.Groups {
 		g = g.DeepCopy()

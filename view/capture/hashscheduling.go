@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
@@ -155,6 +156,15 @@ func (l labelHasher) hashLabels(in map[string]string) map[string]string {
 		out[l.hashLabelKey(key)] = l.hashLabelValue(key, value)
 	}
 	return out
+}
+
+// hashSelectors hashes the labels by which a pod names others.
+func (l labelHasher) hashSelectors(text string) string {
+	hashed, readable := request.ReplaceLabels(text, l.hashLabelKey, l.hashLabelValue)
+	if !readable {
+		return unreadable
+	}
+	return hashed
 }
 
 // nodeTerms are those of a pod's node affinity.

@@ -127,8 +127,10 @@ func readPod(t *testing.T, pod *corev1.Pod) string {
 	said := fmt.Sprintf("%+v %t", neutral, corepod.Asks(pod, names))
 	neutral.Annotations = pod.Annotations
 	asked, mistakes := request.Rules{Names: names, Factor: 1}.Read(&neutral)
+	near, unreadable := request.Neighbours(&neutral)
+	asked.Neighbours = nil
 	placed, found, err := wire.ReadPlacement(pod.Annotations, corepod.Refs(pod, names), nil, 1)
-	return fmt.Sprintf("%s\n%+v %v\n%+v %t %v", said, asked, mistakes, placed, found, err)
+	return fmt.Sprintf("%s\n%+v %v\n%+v %t %v\n%+v %v", said, asked, mistakes, placed, found, err, *near, unreadable)
 }
 
 func readNode(n *corev1.Node) string {

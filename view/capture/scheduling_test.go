@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"deviceshare/sharing"
+	"deviceshare/sharing/podspec"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 	"deviceshare/view/capture"
@@ -139,6 +141,35 @@ func TestAHashedBudgetSelectsTheSamePods(t *testing.T) {
 	}
 	if selecting != 1 {
 		t.Errorf("%d budgets select the pod, want 1", selecting)
+	}
+}
+
+func TestAHashedWishKeepsTheSamePodsAway(t *testing.T) {
+	for text, away := range map[string]bool{
+		"purpose=train": true, "purpose in (serve, train)": true, "purpose": true, "tier=gold; purpose == train , volcano.sh/preemptable=false": true,
+		"purpose=serve": false, "purpose=train,tier=gold": false, "purpose!=train": true, // nobody may be beside what cannot be read
+	} {
+		s := fullState()
+		shy := pod("team-a", "shy")
+		shy.Annotations[wire.UserNotBeside] = text
+		s.Add(shy)
+		s.Sort()
+		hashed := readAll(t, written(t, s.Hash([]byte("salt"))))
+		if all := written(t, hashed); strings.Contains(all, "purpose") || strings.Contains(all, "train") {
+			t.Errorf("%q: a label shows:\n%s", text, all)
+		}
+		named := slices.IndexFunc(hashed.Scheduling.Pods, func(p *corev1.Pod) bool { return p.Labels["volcano.sh/preemptable"] != "" })
+		for _, p := range hashed.Pods {
+			wish, wishes := p.Annotations[wire.UserNotBeside]
+			if !wishes {
+				continue
+			}
+			n, mistakes := request.Neighbours(&podspec.Pod{Annotations: map[string]string{wire.UserNotBeside: wish}})
+			got := n.IsAlone() || slices.ContainsFunc(n.Avoids, func(a sharing.Avoidance) bool { return a.Pods.Matches(hashed.Scheduling.Pods[named].Labels) })
+			if got != away || (len(mistakes) > 0) != n.IsAlone() {
+				t.Errorf("%q became %q: keeps away %v, want %v", text, wish, got, away)
+			}
+		}
 	}
 }
 
