@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
@@ -51,7 +52,7 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 	if !asks && !(ours && corepod.AsksUnserved(pod, s.Names)) {
 		return Verdict{Warnings: warnOf(foreign)}
 	}
-	_, mistakes := s.Read(&read)
+	asked, mistakes := s.Read(&read)
 	if ours {
 		mistakes, foreign = append(mistakes, foreign...), nil
 	}
@@ -60,7 +61,16 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 			"so no device is chosen for it: use nodeSelector with kubernetes.io/hostname: " + pod.Spec.NodeName})
 	}
 	mistakes = append(append(mistakes, copiedKeyMistakes(pod)...), visibleEnvMistakes(pod, s)...)
-	return Verdict{Mistakes: mistakes, Warnings: append(schedulerWarnings(pod, s), warnOf(foreign)...)}
+	return Verdict{Mistakes: mistakes, Warnings: slices.Concat(schedulerWarnings(pod, s), neighbourWarnings(&asked), warnOf(foreign))}
+}
+
+// neighbourWarnings names a wish that costs more than it seems to.
+func neighbourWarnings(asked *sharing.PodRequest) []string {
+	if !asked.Neighbours.IsAlone() || !slices.Contains(asked.Modes, sharing.MIG) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s %s: in mode %s, too, the pod takes whole devices: all other partitions stay free, which share neither memory nor compute with its own",
+		wire.UserNeighbours, asked.Neighbours.Accepts, sharing.MIG)}
 }
 
 // warnOf returns mistakes as warnings: somebody else may serve what we do not.

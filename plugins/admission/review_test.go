@@ -120,6 +120,10 @@ func TestPodsThatAreAcceptedAndWithWhatWarning(t *testing.T) {
 		"a good pod with a gate that only another scheduler removes": {
 			with(ours(podOf(container("a", good))), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: corepod.QueueGate}} }),
 			"only the scheduler of Volcano 1.15 removes it"},
+		"a good pod that wants no neighbours": {
+			annotated(ours(podOf(container("a", good))), wire.UserNeighbours, "none"), ""},
+		"a good pod that wants a partition, and nobody in the others": {
+			annotated(ours(podOf(container("a", good))), wire.UserNeighbours, "none", wire.UserMode, "hami-core,mig"), "all other partitions stay free"},
 		"a mirror pod, whatever it asks": {
 			annotated(podOf(container("a", amounts{number: "-1"})), corev1.MirrorPodAnnotationKey, "x"), ""},
 	}
