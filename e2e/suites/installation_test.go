@@ -102,6 +102,7 @@ func whenDisturbed(r *rights) []suite {
 		{"modes", testModes},
 		{"schedulers", testSchedulers},
 		{"scheduler_config", testSchedulerConfig},
+		{"neighbours", testNeighbours},
 		{"rights_when_disturbed", r.test},
 		{"chaos", testChaos}, // after rights: an API server that has just started refuses what it has not read yet
 		{"false_alarms_when_disturbed", testFalseAlarms},
