@@ -23,8 +23,8 @@ import (
 type roomHistory struct {
 	*lab
 	random *rand.Rand
-	// rounds are the seconds in which pods were chosen to leave, by the pod that gets their room.
-	rounds map[string][]int64
+	// rounds are when and where pods were chosen to leave, by the pod that gets their room.
+	rounds map[string][]round
 	// asked are the victims that were seen, and boundAt when a pod was bound, by name.
 	asked   map[string]bool
 	boundAt map[string]int64
@@ -38,6 +38,16 @@ type roomHistory struct {
 	// selective says that some pods do not accept all neighbours.
 	selective bool
 }
+
+// round is a second in which a pod was chosen to leave a node.
+type round struct {
+	at   int64
+	node string
+}
+
+// longestGrace is within how many seconds a pod has ended that was told to leave, as arrive makes
+// it.
+const longestGrace = 5
 
 func newRoomHistory(t *testing.T, seed uint64) *roomHistory {
 	var objects []runtime.Object
@@ -54,7 +64,7 @@ func newRoomHistory(t *testing.T, seed uint64) *roomHistory {
 // newHistoryOf is a history of a lab in which nothing has happened.
 func newHistoryOf(l *lab, r *rand.Rand) *roomHistory {
 	keepsNoGangs(l) // as shipped
-	return &roomHistory{lab: l, random: r, rounds: map[string][]int64{}, asked: map[string]bool{}, boundAt: map[string]int64{},
+	return &roomHistory{lab: l, random: r, rounds: map[string][]round{}, asked: map[string]bool{}, boundAt: map[string]int64{},
 		nodeOf: map[string]string{}, where: map[string]string{}, leftFor: map[string]string{}, leftAt: map[string]int64{}, minimum: map[string]int32{}}
 }
 
@@ -168,7 +178,7 @@ func (h *roomHistory) noteTold(pod *corev1.Pod) (wish string) {
 		}
 		wish = strings.Trim(strings.TrimPrefix(wish, "ns/"), ";")
 		h.where[wish], h.leftFor[pod.Name], h.leftAt[pod.Name] = node, wish, h.seconds.Load()
-		h.rounds[wish] = append(h.rounds[wish], h.seconds.Load())
+		h.rounds[wish] = append(h.rounds[wish], round{h.seconds.Load(), node})
 	}
 	return wish
 }
@@ -211,21 +221,32 @@ func (h *roomHistory) judgeRounds() {
 	h.t.Helper()
 	for wish, rounds := range h.rounds {
 		first := rounds[0]
-		if !h.wasServed(wish, first) {
-			h.t.Errorf("%d pods left node %s from second %d on for pod %s, which was not bound: told %q", len(rounds), h.where[wish], first, wish, h.status.message(wish))
+		if !h.wasServed(wish, first.at) {
+			h.t.Errorf("%d pods left node %s from second %d on for pod %s, which was not bound: told %q", len(rounds), h.where[wish], first.at, wish, h.status.message(wish))
 		}
-		for _, at := range rounds[1:] {
-			if at != first && !h.robbed(wish, first, at) {
-				h.t.Errorf("pods left for %s in second %d, and again in second %d", wish, first, at)
+		for _, again := range rounds[1:] {
+			if again.at != first.at && !h.robbed(wish, first, again.at) {
+				h.t.Errorf("pods left for %s in second %d, and again in second %d", wish, first.at, again.at)
 			}
 		}
 	}
 }
 
-// wasServed reports whether the pod got the room that was made for it, or a more important one did.
+// wasServed reports whether the pod got the room that was made for it, or a more important one that
+// of its gang.
 func (h *roomHistory) wasServed(wish string, since int64) bool {
 	for pod, at := range h.boundAt {
-		if at >= since && (pod == wish || h.nodeOf[pod] == h.where[wish] && classOf(pod) > classOf(wish)) {
+		if at >= since && (pod == wish || classOf(pod) > classOf(wish) && h.isGangsPlace(wish, h.nodeOf[pod])) {
+			return true
+		}
+	}
+	return false
+}
+
+// isGangsPlace reports whether room was made on a node for a pod of the gang.
+func (h *roomHistory) isGangsPlace(pod, node string) bool {
+	for mate, where := range h.where {
+		if where == node && groupNameOf(mate) == groupNameOf(pod) {
 			return true
 		}
 	}
@@ -298,10 +319,12 @@ func groupNameOf(pod string) string {
 	return group
 }
 
-// robbed reports whether a more important pod was bound to the node between two rounds.
-func (h *roomHistory) robbed(wish string, from, to int64) bool {
+// robbed reports whether a more important pod was bound between two rounds, or took the place that
+// was made in the first one and was bound there as soon as those had ended who left.
+func (h *roomHistory) robbed(wish string, first round, to int64) bool {
 	for pod, at := range h.boundAt {
-		if at >= from && at <= to && classOf(pod) > classOf(wish) {
+		took := h.nodeOf[pod] == first.node && at <= first.at+longestGrace+1
+		if at >= first.at && (at <= to || took) && classOf(pod) > classOf(wish) {
 			return true
 		}
 	}
