@@ -127,7 +127,7 @@ func ownVariants() map[string]variant {
 		"devicePlugin.gdrcopyEnabled": {value: true}, "devicePlugin.gdsEnabled": {value: true}, "devicePlugin.mofedEnabled": {value: true},
 		"devicePlugin.imexChannelIDs": {value: []any{0, 7}},
 		"devicePlugin.stateDir":       {value: "/c"}, "devicePlugin.mpsDir": {value: "/e"},
-		"devicePlugin.mpsTenants": {value: "any"}, "devicePlugin.mpsRootUser": {value: "allow"}, "devicePlugin.mpsPipe": {value: "ro"},
+		"devicePlugin.mpsTenants": {value: "any"}, "devicePlugin.mpsRootUser": {value: "allow"}, "devicePlugin.mpsPipe": {value: "ro"}, "devicePlugin.contestedDevices": {value: "tell"},
 		"devicePlugin.mpsShmSize": {value: "2Gi"}, "devicePlugin.extraArgs": {value: flags},
 		"devicePlugin.legacyReceipts":        {value: true},
 		"devicePlugin.runtimeSockets":        {value: []any{"/run/a.sock", "/run/b.sock"}},

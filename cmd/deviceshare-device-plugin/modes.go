@@ -40,6 +40,8 @@ type modeFlags struct {
 	Audit oversight.Exemptions
 	// Isolation is which pods may have devices, in whatever mode.
 	Isolation isolationFlags
+	// Contested says what becomes of devices that other device plugins offer, too.
+	Contested string
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
 	// changes nothing.
 	TimeSlice string
@@ -60,6 +62,7 @@ func defaultModeFlags() modeFlags {
 		// NVIDIA's MPS server may be a program of the host.
 		Audit:      oversight.Exemptions{Programs: []string{"nvidia-cuda-mps"}},
 		Isolation:  defaultIsolationFlags(),
+		Contested:  "refuse",
 		MPSControl: "nvidia-cuda-mps-control", MPSRoot: "/run/nvidia/mps", MPSTenants: defaultTenantFlags(), MPSCompute: "percentage",
 		MPSShm: resource.QuantityValue{Quantity: resource.MustParse("1Gi")}, // see docs/mps.md
 	}
@@ -73,6 +76,8 @@ func (m *modeFlags) addFlags(f *pflag.FlagSet) {
 		"directory of public keys (PEM): a container starts only if the holder of one of them signed its pod's placement; empty checks nothing")
 	f.StringVar(&m.Unlimited, "unlimited-processes", m.Unlimited,
 		"what becomes of a container with a share of which a process uses the device without libvgpu.so: end (it is killed), or tell (an event says so)")
+	f.StringVar(&m.Contested, "contested-devices", m.Contested,
+		"what becomes of a device that another device plugin of the node offers, too: refuse (no new pods), or tell (an event says so)")
 	f.StringSliceVar(&m.Audit.Namespaces, "audit-exempt-namespaces", m.Audit.Namespaces,
 		"namespaces whose pods may use devices without a share and are not told about: that of this program, of monitoring")
 	f.StringSliceVar(&m.Audit.ServiceAccounts, "audit-exempt-service-accounts", m.Audit.ServiceAccounts,
@@ -110,6 +115,9 @@ func (m *modeFlags) findMistakes() []error {
 	}
 	if m.Unlimited != "end" && m.Unlimited != "tell" {
 		add("--unlimited-processes=%q: want end or tell", m.Unlimited)
+	}
+	if m.Contested != "refuse" && m.Contested != "tell" {
+		add("--contested-devices=%q: want refuse or tell", m.Contested)
 	}
 	if m.MPSCompute != "percentage" && m.MPSCompute != "partition" {
 		add("--mps-compute=%q: want percentage or partition", m.MPSCompute)

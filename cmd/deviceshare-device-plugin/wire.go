@@ -33,6 +33,7 @@ import (
 	"deviceshare/endpoint"
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
+	"deviceshare/sharing/podspec"
 )
 
 // plugin is every part that runs. assemble makes them in the order in which they need each other.
@@ -54,6 +55,7 @@ type plugin struct {
 	mover      *agent.Mover
 	containers *containers.Manager
 	holdings   *containers.HoldingsWatch
+	contests   *containers.ContestWatch
 	releaser   *agent.Releaser
 	oversight  *oversight.Oversight
 	slots      *kubelet.Server
@@ -110,7 +112,8 @@ func assemblePlugin(client kubernetes.Interface, gpus driver.Driver, o *options)
 	}
 	p.report, p.unserved = reporting.NewReporter(client, o.nodeName), o.modes.findUnserved()
 	p.agent = agent.New(node.Config{
-		Node: o.nodeName, Powers: o.modes.findPowers(p.preparers, p.unserved), Health: rules, Backends: factory.New(), Isolation: o.modes.Isolation.Rules,
+		Node: o.nodeName, Powers: o.modes.findPowers(p.preparers, p.unserved), Health: rules, Backends: factory.New(),
+		Isolation: o.modes.Isolation.Rules, ServesContested: o.modes.Contested == "tell",
 	}, p.report)
 	if p.pods, err = cluster.NewPods(client, o.nodeName, followers{p}); err != nil {
 		return nil, err
@@ -170,6 +173,7 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	})
 	p.releaser = agent.NewReleaser(p.agent, p.containers)
 	p.holdings = containers.NewHoldingsWatch(p.containers, p.agent, p.pods, resources)
+	p.contests = containers.NewContestWatch(resources, func() podspec.Names { return p.settings.Terms().Names }, p.agent)
 	p.slots = containers.NewSlotServer(&o.places, p.settings, p.holdings)
 	return nil
 }
@@ -231,11 +235,12 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 		return nil
 	}
 	p.holdings.Begin(ctx)
+	p.contests.Begin(ctx)
 	group.Go(func() error { return p.mover.Run(ctx) })
 	p.mover.AwaitLook(ctx)
 	p.oversight.AskRuntime(ctx)
 	p.publisher.Begin()
-	for _, run := range []func(context.Context) error{p.oversight.Run, p.holdings.Run, p.amounts.Run, p.releaser.Run} {
+	for _, run := range []func(context.Context) error{p.oversight.Run, p.holdings.Run, p.contests.Run, p.amounts.Run, p.releaser.Run} {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error { return p.containers.Repair(ctx, p.report.Reconcile) })

@@ -97,6 +97,28 @@ func (p *PodResources) List(ctx context.Context) ([]PodSlots, error) {
 	return all, nil
 }
 
+// Offers returns the names of what device plugins offer at present, as far as it is healthy, by the
+// resource that they registered. Unlike its checkpoint, the kubelet knows at once who has left.
+// Unlike List, the question changes nothing.
+func (p *PodResources) Offers(ctx context.Context) (map[string][]string, error) {
+	var answer *podresources.AllocatableResourcesResponse
+	err := retryRateLimited(ctx, func(ctx context.Context) (err error) {
+		answer, err = p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+		return err
+	})
+	if err != nil {
+		return nil, wrapCallError("ask for what device plugins offer", err)
+	}
+	offers := map[string][]string{}
+	for _, d := range answer.GetDevices() {
+		offers[d.GetResourceName()] = append(offers[d.GetResourceName()], d.GetDeviceIds()...)
+	}
+	for _, ids := range offers {
+		slices.Sort(ids)
+	}
+	return offers, nil
+}
+
 // mostWait is how long one question to the kubelet may take: a fraction of the 30
 // s in which a container start must be answered.
 const mostWait = 8 * time.Second

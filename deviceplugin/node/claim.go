@@ -85,6 +85,9 @@ func (s *State) findInterruption(d *device, mode sharing.Mode) (why string, is b
 	if why, is := s.claim.findReason(); is {
 		return why, true
 	}
+	if why, is := s.contestReason(d); is {
+		return why, true
+	}
 	return s.modeInterruption(mode)
 }
 

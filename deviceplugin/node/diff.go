@@ -51,6 +51,11 @@ const (
 	DriverClaimed
 	// DriverReturned: it is no longer.
 	DriverReturned
+	// DeviceContested: another device plugin offers the device, too, as the resource in Detail.
+	// Pods are those that hold shares of it.
+	DeviceContested
+	// DeviceUncontested: it is no longer, or we do not offer it any more.
+	DeviceUncontested
 	noticeKinds = iota
 )
 
@@ -59,7 +64,7 @@ func (k NoticeKind) String() string {
 	return [noticeKinds]string{
 		"DeviceBroke", "DeviceWorks", "ModeUnusable", "ModeInterrupted", "ModeRestored", "ModeWaits", "ModeReached", "ModeFailed", "ModeByHand",
 		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks", "PodMisplaced", "OfferExceeded", "OfferMet",
-		"DriverPlanned", "DriverClaimed", "DriverReturned",
+		"DriverPlanned", "DriverClaimed", "DriverReturned", "DeviceContested", "DeviceUncontested",
 	}[k]
 }
 
@@ -113,6 +118,7 @@ func Diff(before, after State) []Notice {
 		}
 		n := Notice{Device: d.facts.UUID, Index: d.facts.Index, Mode: after.offerOf(d).Mode}
 		all = append(all, healthNotices(n, old, d)...)
+		all = append(all, contestNotices(n, &before, old, &after, d)...)
 		if !after.offerOf(d).Hidden {
 			all = append(all, modeNotices(n, &before, old, &after, d)...)
 		}

@@ -21,6 +21,10 @@ func Reduce(s State, e Event) State {
 	case Scanned, Configured, ConfigLost, Holdings:
 		s.offered = s.countOffered()
 	}
+	switch e.(type) {
+	case Scanned, OfferedByOthers:
+		s.findContests()
+	}
 	for i := range s.devices {
 		if d := &s.devices[i]; !s.conditionOf(d).Kind.May().Change {
 			d.change = d.change.whileUntouchable()

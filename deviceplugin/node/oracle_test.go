@@ -58,7 +58,7 @@ func (o *oracle) condition(c node.Facts) (node.Condition, bool) {
 		}
 		return node.Condition{Kind: node.Waiting, Detail: releasing}, true
 	}
-	if why := o.lacks(mode, len(o.history)); why != "" {
+	if why := o.lacks(c, mode, len(o.history)); why != "" {
 		return node.Condition{Kind: node.Interrupted, Detail: why}, true
 	}
 	return o.moving(c, mode), true
@@ -72,10 +72,13 @@ func (o *oracle) leaves(c node.Facts, until int) bool {
 	return given == sharing.MPS && o.claimed(until) == releasing
 }
 
-// lacks is what a mode lacks after some of the history, "" if nothing.
-func (o *oracle) lacks(mode sharing.Mode, until int) (why string) {
+// lacks is what a card lacks for a mode after some of the history, "" if nothing.
+func (o *oracle) lacks(c node.Facts, mode sharing.Mode, until int) (why string) {
 	if claimed := o.claimed(until); claimed != "" {
 		return claimed
+	}
+	if as := o.offeredAs(c, until); as != "" {
+		return "another device plugin of this node offers it, too, as " + as
 	}
 	for _, e := range o.history[:until] {
 		switch e := e.(type) {
@@ -90,6 +93,21 @@ func (o *oracle) lacks(mode sharing.Mode, until int) (why string) {
 		}
 	}
 	return why
+}
+
+// offeredAs is the first resource as which others offer a card, "" if they do not.
+func (o *oracle) offeredAs(c node.Facts, until int) (as string) {
+	for _, e := range o.history[:until] {
+		if others, ok := e.(node.OfferedByOthers); ok {
+			as = ""
+			for i := len(others.Offers) - 1; i >= 0; i-- {
+				if strings.Contains(strings.Join(others.Offers[i].IDs, " "), string(c.UUID)) {
+					as = others.Offers[i].Resource
+				}
+			}
+		}
+	}
+	return as
 }
 
 // claimed is why the driver is to be let alone after some of the history, "" if it is not.
@@ -276,7 +294,7 @@ func (o *oracle) mayChange(c node.Facts) (touchable, known bool) {
 	_, broken := o.broken(c, first)
 	mode, lost := o.wanted(c, len(o.history))
 	unsupported := mode == sharing.MIG && c.Model != "A100" || mode == sharing.MPS && c.Model == "P4"
-	return present && !broken && mode != hidden && lost == "" && o.runtime() == "" && !unsupported && (o.leaves(c, len(o.history)) || o.lacks(mode, len(o.history)) == ""), true
+	return present && !broken && mode != hidden && lost == "" && o.runtime() == "" && !unsupported && (o.leaves(c, len(o.history)) || o.lacks(c, mode, len(o.history)) == ""), true
 }
 
 // seen is what follows from a look: pods in another mode keep the device, else it is
@@ -324,6 +342,7 @@ type told struct {
 	fails   map[sharing.DeviceID]string
 	unfit   map[sharing.DeviceID]node.Notice
 	lacks   map[sharing.DeviceID]node.Notice
+	twice   map[sharing.DeviceID]string // as what others offer a device
 	parts   map[node.Part]string
 	pods    map[sharing.Owner]bool
 	config  string
@@ -333,7 +352,7 @@ type told struct {
 func newTold(t *testing.T) *told {
 	return &told{
 		t: t, broken: map[sharing.DeviceID]bool{}, reached: map[sharing.DeviceID]sharing.Mode{}, waits: map[sharing.DeviceID]sharing.Mode{},
-		fails: map[sharing.DeviceID]string{}, unfit: map[sharing.DeviceID]node.Notice{}, lacks: map[sharing.DeviceID]node.Notice{}, parts: map[node.Part]string{}, pods: map[sharing.Owner]bool{},
+		fails: map[sharing.DeviceID]string{}, unfit: map[sharing.DeviceID]node.Notice{}, lacks: map[sharing.DeviceID]node.Notice{}, twice: map[sharing.DeviceID]string{}, parts: map[node.Part]string{}, pods: map[sharing.Owner]bool{},
 	}
 }
 
@@ -353,10 +372,12 @@ func (k *told) hear(notices []node.Notice, s node.State) {
 		case node.ModeUnusable:
 			twice, k.unfit[id] = k.unfit[id].Detail == n.Detail, n
 		case node.ModeInterrupted:
-			twice, k.lacks[id] = k.lacks[id].Detail == n.Detail, n
+			twice, k.lacks[id] = k.lacks[id].Detail == n.Detail && k.lacks[id].Mode == n.Mode, n
 		case node.ModeRestored:
 			twice = k.lacks[id].Detail == ""
 			delete(k.lacks, id)
+		case node.DeviceContested, node.DeviceUncontested:
+			twice, k.twice[id] = k.twice[id] == n.Detail, n.Detail
 		case node.ConfigUnusable, node.ConfigUsable:
 			twice, k.config = k.config == n.Detail, n.Detail
 		case node.PartFailed, node.PartWorks:

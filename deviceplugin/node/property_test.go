@@ -115,7 +115,7 @@ func (s *walk) happen() {
 	s.now += node.Moment(s.random.IntN(40))
 	id := s.any()
 	why := fmt.Sprintf("because %d", s.random.IntN(3))
-	switch s.random.IntN(34) {
+	switch s.random.IntN(36) {
 	case 0, 1:
 		s.scan()
 	case 2:
@@ -161,6 +161,10 @@ func (s *walk) happen() {
 	case 27:
 		s.send(node.Labelled{})
 		s.release(false)
+	case 28:
+		s.send(node.OfferedByOthers{Offers: []node.OtherOffer{{Resource: "a.example/gpu", IDs: []string{string(id) + "::1"}}, {Resource: "b.example/gpu", IDs: []string{string(s.any()), "x"}}}[s.random.IntN(2):]})
+	case 29:
+		s.send(node.OfferedByOthers{})
 	default:
 		for _, c := range s.cards {
 			s.work(c.UUID)

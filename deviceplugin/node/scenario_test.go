@@ -150,6 +150,8 @@ func (w *world) run(f []string) {
 	case "release-driver":
 		w.send(node.DriverWanted{Is: rest != "no"})
 		w.say("may be let go: %v", w.state.MayReleaseDriver())
+	case "others":
+		w.send(node.OfferedByOthers{Offers: otherOffers(f[1:])})
 	case "driver-gone":
 		w.send(node.DriverGone{Is: rest != "no"})
 	case "hold":

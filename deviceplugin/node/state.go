@@ -20,6 +20,8 @@ type Config struct {
 	Backends sharing.Backends
 	// Isolation is which pods may have devices.
 	Isolation podspec.IsolationRules
+	// ServesContested has devices take pods that other device plugins of the node offer, too.
+	ServesContested bool
 }
 
 // State is what is known about the node at one moment. It is immutable: Reduce
@@ -33,9 +35,11 @@ type State struct {
 	devices  []device
 	intake   intake
 	claim    claim
-	troubles []trouble
-	lost     []lostService
-	releases []Release
+	// othersOffer is what other device plugins of the node offer.
+	othersOffer []OtherOffer
+	troubles    []trouble
+	lost        []lostService
+	releases    []Release
 	// misplaced are pods that are there and were refused for good.
 	misplaced []Misplaced
 	holdings  Holdings
@@ -54,6 +58,8 @@ type device struct {
 	presence presence
 	health   health
 	change   modeChange
+	// contestedAs is the resource as which others offer the device, "" if they do not.
+	contestedAs string
 }
 
 // presence is whether the driver lists a device.

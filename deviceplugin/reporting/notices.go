@@ -37,6 +37,8 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 			r.reportOffer(n)
 		case node.DriverPlanned, node.DriverClaimed, node.DriverReturned:
 			r.reportClaim(n)
+		case node.DeviceContested, node.DeviceUncontested:
+			r.reportContest(n)
 		}
 	}
 }
@@ -88,6 +90,23 @@ func (r *Reporter) reportClaim(n *node.Notice) {
 	case node.DriverReturned:
 		r.recorder.Event(r.node, corev1.EventTypeNormal, events.GPUDriverClaimed+events.Resolved, "the devices take new pods again, as far as the driver works")
 	}
+}
+
+// reportContest reports a device that another device plugin offers, too, and how to end that.
+func (r *Reporter) reportContest(n *node.Notice) {
+	if n.Kind == node.DeviceUncontested {
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, events.GPUOfferedTwice+events.Resolved, "device %s (index %d) is offered once again", n.Device, n.Index)
+		return
+	}
+	holders := ""
+	if len(n.Pods) > 0 {
+		holders = ". These pods have shares of it: " + joinNames(n.Pods)
+	}
+	klog.InfoS("a device is offered twice", "device", n.Device, "resource", n.Detail)
+	r.recorder.Event(r.node, corev1.EventTypeWarning, events.GPUOfferedTwice, truncateMessage(fmt.Sprintf(
+		"device %s (index %d): another device plugin of this node offers it, too, as %s, and would give it away a second time. Have one of the two leave it: "+
+			"ours with filterdevices in the node configuration, or theirs, NVIDIA's with kubectl label node %s nvidia.com/gpu.deploy.device-plugin=false%s",
+		n.Device, n.Index, n.Detail, r.node.Name, holders)))
 }
 
 // joinNames is a list of pods for people.

@@ -23,6 +23,7 @@ import (
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
 	"deviceshare/sharing"
+	"deviceshare/sharing/events"
 )
 
 // Devices of the real node that are not ours: one that an administrator has partitioned, and two
@@ -40,7 +41,7 @@ const theirsOnly = "example.com/nvidia-only"
 // of the others, pods that ask for nvidia.com/gpu get them here and on another node, and a pod may
 // ask for both kinds. otherplugin plays NVIDIA's device plugin and container runtime.
 func testBesideNVIDIA(t *testing.T, w *world) {
-	ctx, u := w.user(t, "beside-nvidia", 3*time.Minute)
+	ctx, u := w.user(t, "beside-nvidia", 4*time.Minute)
 	all := w.devices(ctx, t)
 	filter := fmt.Sprintf(`"filterdevices":{"uuid":[%q],"index":[%d,%d]}`, all[partitionedIndex].UUID, firstWholeIndex, firstWholeIndex+1)
 	w.mode(ctx, t, u, filter)
@@ -54,6 +55,7 @@ func testBesideNVIDIA(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nvidia.Stop)
+	w.forgottenFilter(ctx, t, u, filter, all[firstWholeIndex])
 	w.nvidiaNode(ctx, t)
 	w.wholeDevices(ctx, t, u, all[firstWholeIndex:])
 	w.sharesBesideThem(ctx, t, u, all[firstWholeIndex:])
@@ -77,6 +79,30 @@ func testBesideNVIDIA(t *testing.T, w *world) {
 	stays, err := u.Get(ctx, "whole-volcano")
 	if err != nil || stays.Status.Phase != corev1.PodRunning || restarts(stays) != 0 {
 		t.Errorf("the pod with a whole device did not run through: %v, %+v", err, stays.Status)
+	}
+}
+
+// forgottenFilter has our node configuration forget one of the devices that NVIDIA's device plugin
+// offers: it is told, and takes no pods, until the configuration is right again.
+func (w *world) forgottenFilter(ctx context.Context, t *testing.T, u *user.User, filter string, both otherplugin.Device) {
+	t.Helper()
+	w.mode(ctx, t, u, strings.Replace(filter, fmt.Sprintf("[%d,", firstWholeIndex), "[", 1))
+	if err := w.nodeSaid(ctx, events.GPUOfferedTwice, "device "+both.UUID+" (index 6): another device plugin of this node offers it, too, as nvidia.com/gpu"); err != nil {
+		t.Fatal(err)
+	}
+	w.waitDevices(ctx, t, oursOfNode+1, func(d *sharing.Device) bool { return d.Healthy == (d.ID != sharing.DeviceID(both.UUID)) })
+	wants := pod("wants-both").App("main", oneDevice(), "info").Annotate("volcano.sh/vgpu-use-gpuuuid", both.UUID).Build()
+	if err := u.Create(ctx, wants); err != nil {
+		t.Fatal(err)
+	}
+	w.told(ctx, t, u.Namespace(), "wants-both", "1 out of service (Unhealthy)")
+	if err := u.Delete(ctx, "wants-both"); err != nil {
+		t.Fatal(err)
+	}
+	w.mode(ctx, t, u, filter)
+	w.waitDevices(ctx, t, oursOfNode, isIn(sharing.HAMiCore))
+	if err := w.nodeSaid(ctx, events.GPUOfferedTwice+events.Resolved, both.UUID); err != nil {
+		t.Fatal(err)
 	}
 }
 

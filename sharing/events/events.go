@@ -79,6 +79,8 @@ const (
 	GPUUnhealthy = "GPUUnhealthy"
 	// GPUHealthy: a device is healthy again.
 	GPUHealthy = "GPUHealthy"
+	// GPUOfferedTwice: another device plugin of the node offers a device, too.
+	GPUOfferedTwice = "GPUOfferedTwice"
 	// GPUModeUnusable: this node cannot offer a device in its mode.
 	GPUModeUnusable = "GPUModeUnusable"
 	// GPUModeInterrupted: something that a device's mode needs does not work.

@@ -46,6 +46,7 @@ type Kubelet struct {
 	healthy  map[string]bool
 	entries  []entry
 	pods     map[string]*corev1.Pod // by UID
+	others   map[string][]string    // what other device plugins offer, by resource
 	server   *grpc.Server
 	count    int           // registrations
 	open     chan struct{} // closed while registrations are taken

@@ -37,6 +37,38 @@ func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 	return answer, nil
 }
 
+// Offer has another device plugin offer names as a resource; without any it leaves.
+func (k *Kubelet) Offer(resource string, ids ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.others == nil {
+		k.others = map[string][]string{}
+	}
+	k.others[resource] = ids
+}
+
+// GetAllocatableResources implements the podresources service: what is healthy of all device
+// plugins, each name in an entry of its own, as the real one lists devices of several NUMA nodes.
+func (k *Kubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	answer := &podresources.AllocatableResourcesResponse{}
+	add := func(resource, id string) {
+		answer.Devices = append(answer.Devices, &podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
+	}
+	for id, healthy := range k.healthy {
+		if healthy {
+			add(k.resource, id)
+		}
+	}
+	for resource, ids := range k.others {
+		for _, id := range ids {
+			add(resource, id)
+		}
+	}
+	return answer, nil
+}
+
 // resourcesOf leaves out init containers that end, as the real one does.
 func (k *Kubelet) resourcesOf(pod *corev1.Pod) *podresources.PodResources {
 	out := &podresources.PodResources{Name: pod.Name, Namespace: pod.Namespace}
