@@ -132,16 +132,16 @@ func neighbourCases() map[string]waitCase {
 	return map[string]waitCase{
 		"the holder accepts none": {
 			cause: news.Nodes, pod: "p", build: beside(wish(wire.UserNeighbours, "none"), as),
-			want: []string{apart, "pod ns/holder on node n1 has volcano.sh/vgpu-neighbours: none"},
+			want: []string{apart, "What helps: wait until pods end, or change what keeps them apart. Kept apart: pod ns/holder on node n1 has volcano.sh/vgpu-neighbours: none"},
 		},
 		"it accepts those of its group": {
 			cause: news.Nodes, pod: "p", build: beside(as, wish(wire.UserNeighbours, "group")),
-			want: []string{apart, "pod ns/holder on node n1 is kept away by this pod's volcano.sh/vgpu-neighbours: group"},
+			want: []string{apart, "Kept apart: pod ns/holder on node n1, by this pod's volcano.sh/vgpu-neighbours: group"},
 		},
 		"the holder avoids it by a label": {
 			cause: news.Nodes, pod: "p",
 			build: beside(wish(wire.UserNotBeside, "team=red; app in (llm, web)"), func(p *corev1.Pod) *corev1.Pod { return withLabel(p, "app", "web") }),
-			want:  []string{apart, "pod ns/holder on node n1 has volcano.sh/vgpu-not-beside: app in (llm, web)"},
+			want:  []string{apart, "Kept apart: pod ns/holder on node n1 has volcano.sh/vgpu-not-beside: app in (llm, web)"},
 		},
 		"it accepts none": {
 			cause: news.Nodes, pod: "p", build: beside(as, wish(wire.UserNeighbours, "none")),

@@ -127,9 +127,14 @@ func (e *explanation) askDevices(t *api.TaskInfo) string {
 // adviceFor is what a person can do about the reason for which nodes refuse most devices, "" if
 // devices are not what is short.
 func (e *explanation) adviceFor(a *Ask, said string) string {
-	if sharing.MainReason(said) == sharing.KeptApart {
-		return "What helps: " + e.findRemedy(sharing.KeptApart, said) + e.exampleOfClash(a)
+	if strings.Contains(said, sharing.KeptApart.Text()) {
+		return e.joinSentences(e.adviceForAll(said), e.exampleOfClash(a))
 	}
+	return e.adviceForAll(said)
+}
+
+// adviceForAll is what helps all pods to which nodes say the same.
+func (e *explanation) adviceForAll(said string) string {
 	advice, known := e.advice[said]
 	if !known {
 		if main := sharing.MainReason(said); main != sharing.Fits && !strings.Contains(said, haveRoom) {
@@ -168,7 +173,7 @@ func (e *explanation) exampleOfClash(a *Ask) string {
 			}
 			for _, t := range info.Tasks {
 				if t.Pod != nil && sharing.Owner(t.Pod.UID) == c.Owner {
-					return ": " + describeClash(&c, t.Namespace+"/"+t.Name, name)
+					return describeClash(&c, t.Namespace+"/"+t.Name, name)
 				}
 			}
 		}
@@ -183,9 +188,9 @@ func describeClash(c *sharing.Clash, pod, node string) string {
 		rule = wire.UserNeighbours + ": " + c.Accepts.String()
 	}
 	if c.Theirs {
-		return fmt.Sprintf("pod %s on node %s has %s", pod, node, rule)
+		return fmt.Sprintf("Kept apart: pod %s on node %s has %s", pod, node, rule)
 	}
-	return fmt.Sprintf("pod %s on node %s is kept away by this pod's %s", pod, node, rule)
+	return fmt.Sprintf("Kept apart: pod %s on node %s, by this pod's %s", pod, node, rule)
 }
 
 // partitionSizes lists how much memory the partitions of the cluster's devices have, which is a
