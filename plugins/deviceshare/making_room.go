@@ -79,10 +79,13 @@ type heldBack struct {
 // Shape implements room.Devices.
 func (p *Plugin) Shape(t *api.TaskInfo) string {
 	if a := p.rememberAsk(t); a != nil {
-		return p.roomShapeOf(a)
+		return a.amounts + a.request.Neighbours.Rules()
 	}
 	return ""
 }
+
+// Names implements room.Devices.
+func (p *Plugin) Names(t *api.TaskInfo) string { return p.namesOf(p.rememberAsk(t)) }
 
 // IsPromised implements room.Devices.
 func (p *Plugin) IsPromised(t *api.TaskInfo) bool {

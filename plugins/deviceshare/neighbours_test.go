@@ -4,6 +4,7 @@ package deviceshare
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,5 +196,26 @@ func TestRoomThatWasMadeWithoutNeighboursIsKept(t *testing.T) {
 	}
 	if got := l.placement("new").Containers[0].Shares[0]; got.Memory != sharing.MiBs(1000) || got.Whole {
 		t.Errorf("it got %+v", got)
+	}
+}
+
+// A pod that selects others by name is bound while room is being made: what nodes answer depends on
+// the names of pods from then on, and whose place it is does not.
+func TestAPlaceIsKeptWhoeverBeginsToSelectByName(t *testing.T) {
+	l := newLab(t, groupOf("low", 0), important("high", "new", 1), nodeOf(t, devices("n1", 2, 10000)), nodeOf(t, devices("n2", 1, 10000)),
+		on(t, "a", "low", "n1", 0, 0), withGrace(on(t, "b", "low", "n1", 1, 0), 6), sparedPod(on(t, "c", "low", "n2", 0, 1000)),
+		podOf("new", "new", asks{number: 2}))
+	for range 3 { // one of two has left, and its device waits for the other one
+		l.tick()
+	}
+	picky := wishing(podOf("picky", "picky", asks{number: 1, memory: 1000}), wire.UserNotBeside, "app=llm")
+	l.create(groupOf("picky", 1), picky, groupOf("late", 1), podOf("late", "late", asks{number: 1}))
+	for range 8 {
+		l.tick()
+	}
+	evicted := l.evictions()
+	slices.Sort(evicted)
+	if !l.isBound("new") || l.isBound("late") || !l.isBound("picky") || !slices.Equal(evicted, []string{"a", "b"}) {
+		t.Errorf("new is bound: %v, late: %v, picky: %v; evicted %v", l.isBound("new"), l.isBound("late"), l.isBound("picky"), evicted)
 	}
 }

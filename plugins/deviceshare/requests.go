@@ -93,17 +93,12 @@ func (r *requests) shapeOf(a *ask) string {
 	return a.lookShape() + r.namesOf(a)
 }
 
-// roomShapeOf is equal for tasks to which the same places may be given, as far as devices matter.
-func (r *requests) roomShapeOf(a *ask) string {
-	return a.amounts + a.request.Neighbours.Rules() + r.namesOf(a)
-}
-
-// namesOf is what others may select a task by, "" if nobody does.
+// namesOf is what others select a task by, "" as long as nobody does.
 func (r *requests) namesOf(a *ask) string {
-	if n := a.request.Neighbours; r.selectsByName && n != nil {
-		return fmt.Sprintf(" %q %q", n.Group, n.Labels)
+	if a == nil || a.request.Neighbours == nil || !r.selectsByName {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf(" %q %q", a.request.Neighbours.Group, a.request.Neighbours.Labels)
 }
 
 // kindOn is the kind of a task on a node with this ledger: none where pods select others by what

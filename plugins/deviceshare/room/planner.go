@@ -228,7 +228,7 @@ func findPlan(w *plan.World, pods []*plan.Wish) (found plan.Plan, no *plan.No, e
 // lookOf is equal for tasks that every node answers alike.
 func (s *session) lookOf(t *api.TaskInfo) string {
 	spec := &t.Pod.Spec
-	look := fmt.Sprintf("%s %v %v", s.shapeOf(t), spec.NodeSelector, spec.Tolerations)
+	look := fmt.Sprintf("%s%s %v %v", s.shapeOf(t), s.devices.Names(t), spec.NodeSelector, spec.Tolerations)
 	hasPorts := slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return len(c.Ports) > 0 })
 	if spec.Affinity != nil || len(spec.TopologySpreadConstraints)+len(spec.Volumes) > 0 || hasPorts {
 		look += string(t.UID)

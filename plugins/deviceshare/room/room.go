@@ -25,8 +25,11 @@ import (
 
 // Devices is what a session says of devices.
 type Devices interface {
-	// Shape is equal for tasks that ask for the same devices, "" for none.
+	// Shape is equal for tasks that ask for the same devices and accept the same neighbours, "" for
+	// those that ask for none. It is the same in all sessions.
 	Shape(*api.TaskInfo) string
+	// Names is what others select a task by as a neighbour, "" as long as nobody does.
+	Names(*api.TaskInfo) string
 	// IsPromised reports whether the session has promised a task the devices that it asks for.
 	IsPromised(*api.TaskInfo) bool
 	// JudgeFuture has predicates judge nodes as they will be when the pods that are leaving are
