@@ -170,8 +170,9 @@ type Clash struct {
 	// Accepts is by what it is refused, unless it is by a rule or for its group.
 	Accepts Acceptance
 	// Rule is the rule, "" if it is none.
-	Rule   string
-	reason Reason
+	Rule string
+	// Reason is what is said of the device.
+	Reason Reason
 }
 
 // FindClash returns why the pod must not be beside those on the device; false if it may.
@@ -184,10 +185,10 @@ func (v *View) FindClash(pod *PodRequest) (Clash, bool) {
 		}
 		theirs := party{h.Namespace, h.Neighbours}
 		if reason := mine.refuses(theirs); reason != Fits {
-			return mine.clashWith(theirs, Clash{Owner: h.Owner, reason: reason}), true
+			return mine.clashWith(theirs, Clash{Owner: h.Owner, Reason: reason}), true
 		}
 		if reason := theirs.refuses(mine); reason != Fits {
-			return theirs.clashWith(mine, Clash{Owner: h.Owner, Theirs: true, reason: KeptApart}), true
+			return theirs.clashWith(mine, Clash{Owner: h.Owner, Theirs: true, Reason: KeptApart}), true
 		}
 	}
 	return Clash{}, false
@@ -206,7 +207,7 @@ func (p party) clashWith(o party, c Clash) Clash {
 // clashReason is Fits for a pod that may be beside those on the device.
 func (v *View) clashReason(pod *PodRequest) Reason {
 	if c, found := v.FindClash(pod); found {
-		return c.reason
+		return c.Reason
 	}
 	return Fits
 }

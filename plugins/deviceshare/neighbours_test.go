@@ -144,6 +144,15 @@ func neighbourCases() map[string]waitCase {
 			build: beside(wish(wire.UserNotBeside, "team=red; app in (llm, web)"), func(p *corev1.Pod) *corev1.Pod { return withLabel(p, "app", "web") }),
 			want:  []string{apart, "Kept apart: pod ns/holder on node n1 has volcano.sh/vgpu-not-beside: app in (llm, web)"},
 		},
+		"one of its group is on one device, and one that accepts none on the other": {
+			cause: news.Nodes, pod: "p",
+			build: func(t *testing.T) *world {
+				mate := wishing(runningOn(t, podOf("mate", "g", one), "n1", share("GPU-n1-0", 1000)), wire.UserGroupPolicy, "spread")
+				alone := wishing(runningOn(t, podOf("alone", "h", one), "n1", share("GPU-n1-1", 1000)), wire.UserNeighbours, "none")
+				return newWorld(t, nodeOf(t, devices("n1", 2, 10000)), groupOf("h", 1), groupOf("g", 1), mate, alone, wishing(podOf("p", "g", one), wire.UserGroupPolicy, "spread"))
+			},
+			want: []string{"1 with a pod of the same group (GroupAlreadyHere)", apart, "Kept apart: pod ns/alone on node n1 has volcano.sh/vgpu-neighbours: none"},
+		},
 		"it accepts none": {
 			cause: news.Nodes, pod: "p", build: beside(as, wish(wire.UserNeighbours, "none")),
 			want: []string{"1 in use and wanted without neighbours (WantsToBeAlone)", "What helps: wait until pods end, or accept neighbours in volcano.sh/vgpu-neighbours"},

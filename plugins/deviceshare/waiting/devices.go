@@ -168,7 +168,7 @@ func (e *explanation) exampleOfClash(a *Ask) string {
 		for i := range n.Ledger.Views() {
 			v := &n.Ledger.Views()[i]
 			c, found := v.FindClash(a.Request)
-			if !found || !v.Offered(a.Request) {
+			if !found || c.Reason != sharing.KeptApart || !v.Offered(a.Request) {
 				continue
 			}
 			for _, t := range info.Tasks {
