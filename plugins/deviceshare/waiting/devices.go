@@ -67,16 +67,13 @@ func (l *deviceAnswers) endSession() {
 	})
 }
 
-// summarizeDevices counts what the nodes and their devices say to a task, "" if that is not known.
-func (e *explanation) summarizeDevices(t *api.TaskInfo, a *Ask) string {
-	if a.IsUncertain {
-		return ""
-	}
-	shape, l := a.Shape, &e.memory.answers
+// answerFor returns what pods of a shape were told in the last seconds, or asks so many nodes; ""
+// if that is not known and the session has asked enough.
+func (l *deviceAnswers) answerFor(shape string, nodes int, ask func() string) string {
 	known := l.said[shape]
 	if (known == nil || l.now-known.at >= answerMaxAge || l.now < known.at) && l.left > 0 {
-		l.left -= len(e.Devices)
-		known = &deviceAnswer{text: e.askDevices(t), at: l.now}
+		l.left -= nodes
+		known = &deviceAnswer{text: ask(), at: l.now}
 		l.said[shape] = known
 	}
 	if known == nil {
@@ -84,6 +81,14 @@ func (e *explanation) summarizeDevices(t *api.TaskInfo, a *Ask) string {
 	}
 	known.asked = true
 	return known.text
+}
+
+// summarizeDevices counts what the nodes and their devices say to a task, "" if that is not known.
+func (e *explanation) summarizeDevices(t *api.TaskInfo, a *Ask) string {
+	if a.IsUncertain {
+		return ""
+	}
+	return e.memory.answers.answerFor(a.Shape, len(e.Devices), func() string { return e.askDevices(t) })
 }
 
 // askDevices asks the predicate about every node. What the task's queue allows is left out: the
@@ -128,7 +133,8 @@ func (e *explanation) askDevices(t *api.TaskInfo) string {
 // devices are not what is short.
 func (e *explanation) adviceFor(a *Ask, said string) string {
 	if strings.Contains(said, sharing.KeptApart.Text()) {
-		return e.joinSentences(e.adviceForAll(said), e.exampleOfClash(a))
+		example := e.memory.clashes.answerFor(a.Shape, len(e.Devices), func() string { return e.exampleOfClash(a.Request) })
+		return e.joinSentences(e.adviceForAll(said), example)
 	}
 	return e.adviceForAll(said)
 }
@@ -159,7 +165,7 @@ func (e *explanation) findRemedy(main sharing.Reason, said string) string {
 
 // exampleOfClash names one of the pods that are kept apart from the one that waits, and by what:
 // the first one by the names of nodes.
-func (e *explanation) exampleOfClash(a *Ask) string {
+func (e *explanation) exampleOfClash(wanted *sharing.PodRequest) string {
 	for _, name := range slices.Sorted(maps.Keys(e.Devices)) {
 		n, info := e.Devices[name], e.Nodes[name]
 		if n.Ledger == nil || info == nil {
@@ -167,8 +173,8 @@ func (e *explanation) exampleOfClash(a *Ask) string {
 		}
 		for i := range n.Ledger.Views() {
 			v := &n.Ledger.Views()[i]
-			c, found := v.FindClash(a.Request)
-			if !found || c.Reason != sharing.KeptApart || !v.Offered(a.Request) {
+			c, found := v.FindClash(wanted)
+			if !found || c.Reason != sharing.KeptApart || !v.Offered(wanted) {
 				continue
 			}
 			for _, t := range info.Tasks {

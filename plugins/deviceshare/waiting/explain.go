@@ -63,6 +63,8 @@ type Session struct {
 type Memory struct {
 	told    *news.Memory
 	answers deviceAnswers
+	// clashes name, for pods that are kept apart from others, one of those.
+	clashes deviceAnswers
 	counts  atomic.Pointer[Counts]
 }
 
@@ -128,6 +130,7 @@ func (m *Memory) Explain(s Session) {
 		held: map[heldBy]string{}, waiting: Counts{}, joined: map[[5]string]string{},
 	}
 	m.answers.beginSession(s.Now)
+	m.clashes.beginSession(s.Now)
 	m.told.Begin(s.Now)
 	for _, job := range s.Jobs {
 		if job.PodGroup != nil && len(job.TaskStatusIndex[api.Pending]) > 0 {
@@ -138,6 +141,7 @@ func (m *Memory) Explain(s Session) {
 	m.counts.Store(&e.waiting)
 	m.told.End()
 	m.answers.endSession()
+	m.clashes.endSession()
 }
 
 // explainJob tells the waiting pods of one job. The job gets the text of its first pod by name:
