@@ -131,8 +131,8 @@ type party struct {
 	*Neighbours
 }
 
-// refuses returns why a pod does not accept another, Fits if it does.
-func (p party) refuses(o party) Reason {
+// reasonAgainst returns why a pod does not accept another, Fits if it does.
+func (p party) reasonAgainst(o party) Reason {
 	if !p.IsSelective() {
 		return Fits
 	}
@@ -141,7 +141,7 @@ func (p party) refuses(o party) Reason {
 		return WantsToBeAlone
 	case p.Spread && o.Neighbours != nil && o.Spread && p.isOfGroup(o):
 		return GroupAlreadyHere
-	case p.Accepts == AcceptsNamespace && !p.isOfNamespace(o), p.Accepts == AcceptsGroup && !p.isOfGroup(o), p.avoids(o) >= 0:
+	case p.Accepts == AcceptsNamespace && !p.isOfNamespace(o), p.Accepts == AcceptsGroup && !p.isOfGroup(o), p.avoidingRule(o) >= 0:
 		return KeptApart
 	}
 	return Fits
@@ -153,8 +153,8 @@ func (p party) isOfGroup(o party) bool {
 	return o.Neighbours != nil && p.Group != "" && p.Group == o.Group && p.namespace == o.namespace
 }
 
-// avoids returns the rule by which a pod keeps another away, -1 for none.
-func (p party) avoids(o party) int {
+// avoidingRule returns the rule by which a pod keeps another away, -1 for none.
+func (p party) avoidingRule(o party) int {
 	if o.Neighbours == nil {
 		return -1
 	}
@@ -175,7 +175,8 @@ type Clash struct {
 	Reason Reason
 }
 
-// FindClash returns why the pod must not be beside those on the device; false if it may.
+// FindClash returns why the pod must not be beside those on the device; false, and the reason Fits,
+// if it may.
 func (v *View) FindClash(pod *PodRequest) (Clash, bool) {
 	mine := party{pod.Namespace, pod.Neighbours}
 	for i := range v.held {
@@ -184,10 +185,10 @@ func (v *View) FindClash(pod *PodRequest) (Clash, bool) {
 			continue
 		}
 		theirs := party{h.Namespace, h.Neighbours}
-		if reason := mine.refuses(theirs); reason != Fits {
+		if reason := mine.reasonAgainst(theirs); reason != Fits {
 			return mine.clashWith(theirs, Clash{Owner: h.Owner, Reason: reason}), true
 		}
-		if reason := theirs.refuses(mine); reason != Fits {
+		if reason := theirs.reasonAgainst(mine); reason != Fits {
 			return theirs.clashWith(mine, Clash{Owner: h.Owner, Theirs: true, Reason: KeptApart}), true
 		}
 	}
@@ -196,20 +197,12 @@ func (v *View) FindClash(pod *PodRequest) (Clash, bool) {
 
 // clashWith completes a clash by what the pod has against the other one.
 func (p party) clashWith(o party, c Clash) Clash {
-	if i := p.avoids(o); i >= 0 && p.Accepts != AcceptsNone {
+	if i := p.avoidingRule(o); i >= 0 && p.Accepts != AcceptsNone {
 		c.Rule = p.Avoids[i].Rule
 	} else {
 		c.Accepts = p.Accepts
 	}
 	return c
-}
-
-// clashReason is Fits for a pod that may be beside those on the device.
-func (v *View) clashReason(pod *PodRequest) Reason {
-	if c, found := v.FindClash(pod); found {
-		return c.Reason
-	}
-	return Fits
 }
 
 // isHeldAlone reports whether a pod is on the device that accepts no other.

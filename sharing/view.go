@@ -190,15 +190,17 @@ func (v *View) Admit(pod *PodRequest) Reason {
 	case !v.acceptsShares():
 		return v.refusalReason()
 	case v.usage.selective || pod.Neighbours.IsSelective():
-		return v.clashReason(pod)
+		c, _ := v.FindClash(pod)
+		return c.Reason
 	}
 	return Fits
 }
 
-// IsOpen reports whether the device takes shares of some pod: Admit admits one that those on the
-// device accept.
+// IsOpen reports whether the device takes shares of some pod, one that those on it accept.
 func (v *View) IsOpen() bool {
-	return v.Device.Healthy && !v.Device.Changing && (v.partitioner == nil || v.partitioner.IsKnown(v.Device)) && v.acceptsShares() && !v.isHeldAlone()
+	everyone := PodRequest{}
+	reason := v.Admit(&everyone)
+	return reason == Fits || reason == KeptApart && !v.isHeldAlone()
 }
 
 func (v *View) acceptsShares() bool {

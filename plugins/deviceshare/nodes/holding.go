@@ -20,8 +20,8 @@ type holding struct {
 	placement *sharing.Placement
 	// unreadable is why the pod's devices are not known.
 	unreadable error
-	// unruly is why it cannot be read which neighbours the pod accepts, nil if it can.
-	unruly error
+	// rulesUnread is why it cannot be read which neighbours the pod accepts, nil if it can.
+	rulesUnread error
 	// edited says that the pod's texts are not those it was bound with, which are
 	// what counts.
 	edited bool
@@ -37,7 +37,7 @@ func (n *Node) readHolding(pod *corev1.Pod, state podstate.State) holding {
 		return h
 	}
 	p := *h.placement
-	p.Neighbours, h.unruly = n.settings.neighboursOf(pod)
+	p.Neighbours, h.rulesUnread = n.settings.neighboursOf(pod)
 	h.placement = &p
 	return h
 }

@@ -45,9 +45,9 @@ type Node struct {
 	// SetAside is why the node's inventory is not used, if it cannot be read.
 	SetAside *Problem
 	// Blocking are the pods whose devices are not known, Edited those whose texts were
-	// changed after they were bound, Unplaced those that were bound without a placement, and Unruly
-	// those of which it cannot be read whom they accept as neighbours.
-	Blocking, Edited, Unplaced, Unruly []Problem
+	// changed after they were bound, Unplaced those that were bound without a placement, and
+	// RulesUnread those of which it cannot be read whom they accept as neighbours.
+	Blocking, Edited, Unplaced, RulesUnread []Problem
 
 	// settings, Object and tasks are what the node was read from. Informers replace an
 	// object when it changes, and holding it here keeps its address from being used
@@ -78,7 +78,7 @@ func (n *Node) Problems() iter.Seq[Problem] {
 		if n.SetAside != nil && !yield(*n.SetAside) {
 			return
 		}
-		for _, list := range [][]Problem{n.Blocking, n.Edited, n.Unplaced, n.Unruly} {
+		for _, list := range [][]Problem{n.Blocking, n.Edited, n.Unplaced, n.RulesUnread} {
 			for _, p := range list {
 				if !yield(p) {
 					return
@@ -183,11 +183,11 @@ func (n *Node) recordHolding(prev *Node, pod *corev1.Pod, state podstate.State) 
 				"and it counts as holding nothing; make it anew with the scheduler that runs deviceshare", n.Name, pod.Spec.SchedulerName),
 		})
 	}
-	if h.unruly != nil {
-		n.Unruly = append(n.Unruly, Problem{
+	if h.rulesUnread != nil {
+		n.RulesUnread = append(n.RulesUnread, Problem{
 			Object:  PodReference(pod),
 			Reason:  events.DeviceNeighboursUnreadable,
-			Message: fmt.Sprintf("no other pod gets shares of the pod's devices on node %s until it can be read whom it accepts there: %v", n.Name, h.unruly),
+			Message: fmt.Sprintf("no other pod gets shares of the pod's devices on node %s until it can be read whom it accepts there: %v", n.Name, h.rulesUnread),
 		})
 	}
 	if h.edited {
