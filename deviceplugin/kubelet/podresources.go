@@ -67,26 +67,19 @@ func (p *PodResources) Close() error { return p.conn.Close() }
 
 // Get implements Resources.
 func (p *PodResources) Get(ctx context.Context, pod types.NamespacedName) (PodSlots, error) {
-	var answer *podresources.GetPodResourcesResponse
-	err := retryRateLimited(ctx, func(ctx context.Context) (err error) {
-		answer, err = p.client.Get(ctx, &podresources.GetPodResourcesRequest{PodName: pod.Name, PodNamespace: pod.Namespace})
-		return err
-	})
+	answer, err := askKubelet(ctx, "get resources of pod "+pod.String(), p.client.Get,
+		&podresources.GetPodResourcesRequest{PodName: pod.Name, PodNamespace: pod.Namespace})
 	if err != nil {
-		return PodSlots{}, wrapCallError("get resources of pod "+pod.String(), err)
+		return PodSlots{}, err
 	}
 	return p.podSlots(answer.GetPodResources()), nil
 }
 
 // List implements Resources.
 func (p *PodResources) List(ctx context.Context) ([]PodSlots, error) {
-	var answer *podresources.ListPodResourcesResponse
-	err := retryRateLimited(ctx, func(ctx context.Context) (err error) {
-		answer, err = p.client.List(ctx, &podresources.ListPodResourcesRequest{})
-		return err
-	})
+	answer, err := askKubelet(ctx, "list resources of pods", p.client.List, &podresources.ListPodResourcesRequest{})
 	if err != nil {
-		return nil, wrapCallError("list resources of pods", err)
+		return nil, err
 	}
 	var all []PodSlots
 	for _, pod := range answer.GetPodResources() {
@@ -101,13 +94,9 @@ func (p *PodResources) List(ctx context.Context) ([]PodSlots, error) {
 // resource that they registered. Unlike its checkpoint, the kubelet knows at once who has left.
 // Unlike List, the question changes nothing.
 func (p *PodResources) Offers(ctx context.Context) (map[string][]string, error) {
-	var answer *podresources.AllocatableResourcesResponse
-	err := retryRateLimited(ctx, func(ctx context.Context) (err error) {
-		answer, err = p.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-		return err
-	})
+	answer, err := askKubelet(ctx, "ask for what device plugins offer", p.client.GetAllocatableResources, &podresources.AllocatableResourcesRequest{})
 	if err != nil {
-		return nil, wrapCallError("ask for what device plugins offer", err)
+		return nil, err
 	}
 	offers := map[string][]string{}
 	for _, d := range answer.GetDevices() {
@@ -123,19 +112,23 @@ func (p *PodResources) Offers(ctx context.Context) (map[string][]string, error) 
 // s in which a container start must be answered.
 const mostWait = 8 * time.Second
 
-// retryRateLimited repeats a call that the kubelet turned away because of its rate limit
+// askKubelet asks a question, and again where the kubelet turns it away because of its rate limit
 // (100 calls per second, bursts of 10), which many pods starting at once reach.
-func retryRateLimited(ctx context.Context, call func(context.Context) error) error {
+func askKubelet[Question, Answer any](ctx context.Context, what string,
+	call func(context.Context, *Question, ...grpc.CallOption) (*Answer, error), question *Question) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, mostWait)
 	defer cancel()
 	for {
-		err := call(ctx)
+		answer, err := call(ctx, question)
+		if err == nil {
+			return answer, nil
+		}
 		if status.Code(err) != codes.ResourceExhausted {
-			return err
+			return nil, wrapCallError(what, err)
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return nil, wrapCallError(what, err)
 		case <-time.After(30 * time.Millisecond):
 		}
 	}
