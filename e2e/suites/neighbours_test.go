@@ -4,14 +4,10 @@ package suites
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
@@ -96,25 +92,15 @@ func (w *world) keepsLabelsAway(t *testing.T) {
 			t.Errorf("pod %s is beside one that avoids it", app)
 		}
 	}
-	w.setLabel(ctx, t, u, "web", "app", "llm")
+	if err := u.Label(ctx, "web", "app", "llm"); err != nil {
+		t.Fatal(err)
+	}
 	if p, err := u.Get(ctx, "web"); err != nil || p.DeletionTimestamp != nil {
 		t.Errorf("an edit of a label ends a pod: %v", err)
 	}
 	running(ctx, t, u, labelled("picky", "any").Annotate(wire.UserNotBeside, "app=llm").Build())
 	if deviceOf(ctx, t, u, "picky") == at {
 		t.Error("a pod is beside one that it avoids by the label of now")
-	}
-}
-
-// setLabel edits a label of a pod.
-func (w *world) setLabel(ctx context.Context, t *testing.T, u *user.User, name, key, value string) {
-	t.Helper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{key: value}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.cluster.Client().CoreV1().Pods(u.Namespace()).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -139,27 +125,18 @@ func (w *world) keepsARuleApart(t *testing.T) {
 	running(ctx, t, u, filling("there").Label("app", "llm").Build())
 	at := deviceOf(ctx, t, u, "there")
 	w.hurryConfig(ctx, t)
-	// One more that wants the device is told of the rule as soon as it is in force.
-	round := 0
+	// One more that wants the device is told of the rule as soon as it is in force. Before, it gets
+	// it.
+	wants := 0
 	askUntil(ctx, t, "the rule to be in force", func() (bool, error) {
-		round++
-		name := fmt.Sprint("llm-", round)
-		p := filling(name).Label("app", "llm").Annotate(wire.UserUseIDs, string(at)).Build()
-		if err := u.Create(ctx, p); err != nil {
-			return false, err
+		name := fmt.Sprint("llm-", wants)
+		p, err := u.Get(ctx, name)
+		if wants == 0 || err == nil && p.Spec.NodeName != "" {
+			wants++
+			name = fmt.Sprint("llm-", wants)
+			return false, u.Create(ctx, filling(name).Label("app", "llm").Annotate(wire.UserUseIDs, string(at)).Build())
 		}
-		for {
-			p, err := u.Get(ctx, name)
-			if err != nil || p.Spec.NodeName != "" {
-				return false, err
-			}
-			if said := unschedulable(p); strings.Contains(said, "deviceshare.GPUExclusiveRules[0]: app=llm") {
-				return true, nil
-			}
-			if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
-				return false, ctx.Err()
-			}
-		}
+		return err == nil && strings.Contains(unschedulable(p), "deviceshare.GPUExclusiveRules[0]: app=llm"), err
 	})
 	running(ctx, t, u, filling("free").Label("app", "llm").Build())
 	if deviceOf(ctx, t, u, "free") == at {

@@ -29,6 +29,15 @@ func (u *User) Annotate(ctx context.Context, pod, key, value string) error {
 	return err
 }
 
+// Label sets a label of a pod, as `kubectl label` does.
+func (u *User) Label(ctx context.Context, pod, key, value string) error {
+	_, err := u.edit(ctx, pod, func(p *corev1.Pod) (*corev1.Pod, error) {
+		metav1.SetMetaDataLabel(&p.ObjectMeta, key, value)
+		return u.client.CoreV1().Pods(u.namespace).Update(ctx, p, metav1.UpdateOptions{})
+	})
+	return err
+}
+
 // edit changes a pod as it is now. The kubelet writes it as well, so that a conflict is no answer.
 func (u *User) edit(ctx context.Context, name string, write func(*corev1.Pod) (*corev1.Pod, error)) (*corev1.Pod, error) {
 	var written *corev1.Pod
