@@ -90,14 +90,20 @@ type Device struct {
 	// Changing says that the device works, is not healthy because it is on the way
 	// into its mode, and will be once nobody holds it in another one.
 	Changing bool
-	Mode     Mode
-	NUMA     int    // NUMA node, -1 when unknown
-	PCI      string // PCI bus id, "" when unknown
-	Links    []Link
+	// Cordon is how people keep new pods off the device, nil if they do not. Its node knows nothing
+	// of it.
+	Cordon *Cordon
+	Mode   Mode
+	NUMA   int    // NUMA node, -1 when unknown
+	PCI    string // PCI bus id, "" when unknown
+	Links  []Link
 	// MIG describes the partitions the device can be cut into. It is nil for a
 	// device that cannot be partitioned.
 	MIG *Partitioning
 }
+
+// IsInService reports whether the device works and nobody keeps new pods off it.
+func (d *Device) IsInService() bool { return d.Healthy && d.Cordon == nil }
 
 func (d *Device) physicalMemory() Bytes { return cmp.Or(d.Physical, d.Memory) }
 

@@ -61,6 +61,8 @@ func (r Reason) wording() wording {
 			wait + ", or accept neighbours in volcano.sh/vgpu-neighbours"},
 		KeptApart: {"KeptApart", "with a pod that is kept apart from this one",
 			wait + ", or change what keeps them apart"},
+		Cordoned: {"Cordoned", "cordoned by an administrator",
+			"wait, or ask whom kubectl deviceshare devices names"},
 		OtherNUMANode: {"OtherNUMANode", "on another NUMA node", "ask for fewer devices, or remove volcano.sh/vgpu-numa"},
 	}
 	if r < Reasons {

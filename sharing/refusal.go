@@ -66,6 +66,8 @@ const (
 	// OtherNUMANode: the pod asks for devices of one NUMA node, and the device is not on the one
 	// that was tried, or its node does not say where it is.
 	OtherNUMANode
+	// Cordoned: people keep new pods off the device.
+	Cordoned
 	// Reasons is the number of reasons.
 	Reasons
 )

@@ -168,12 +168,12 @@ func (v *View) Alike(w *View) bool {
 }
 
 // Offered reports whether the pod may use the device at all, whatever is on it:
-// it works, is in a mode the pod accepts, and passes the pod's selector.
+// it is in service, is in a mode the pod accepts, and passes the pod's selector.
 func (v *View) Offered(pod *PodRequest) bool {
-	return v.Device.Healthy && acceptsMode(pod.Modes, v.Device.Mode) && pod.Selector.Accepts(v.Device)
+	return v.Device.IsInService() && acceptsMode(pod.Modes, v.Device.Mode) && pod.Selector.Accepts(v.Device)
 }
 
-// Admit makes the checks every mode has in common: health, selectors, sharers,
+// Admit makes the checks every mode has in common: health, selectors, cordons, sharers,
 // exclusive holders, neighbours. It returns Fits or the first reason against.
 func (v *View) Admit(pod *PodRequest) Reason {
 	switch d := v.Device; {
@@ -187,6 +187,8 @@ func (v *View) Admit(pod *PodRequest) Reason {
 		return PartitionsUnknown
 	case !pod.Selector.isEmpty() && !pod.Selector.matchesDevice(d):
 		return NotSelected
+	case d.Cordon != nil:
+		return Cordoned
 	case !v.acceptsShares():
 		return v.refusalReason()
 	case v.usage.selective || pod.Neighbours.IsSelective():

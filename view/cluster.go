@@ -57,7 +57,7 @@ func Read(s *capture.State, b sharing.Backends) *Cluster {
 		}
 	}
 	cluster := nodes.NewCluster(b, silent{})
-	cluster.Follow(snapshot, &c.settings)
+	cluster.Follow(snapshot, &c.settings, s.Taken)
 	c.nodes = slices.SortedFunc(maps.Values(cluster.Nodes()), func(a, b *nodes.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return c
 }

@@ -105,17 +105,25 @@ func (c *Cluster) describeDevice(n *nodes.Node, v *sharing.View, rooms *capacity
 	return out
 }
 
-// healthText says in a word how a device is, and why.
+// healthText says in a word how a device is, and why it takes no pods.
 func healthText(d *sharing.Device) string {
+	var text string
 	switch {
 	case d.Changing:
-		return "changing mode"
-	case d.Healthy:
+		text = "changing mode"
+	case d.Healthy && d.Cordon == nil:
 		return "ok"
+	case d.Healthy:
+		return d.Cordon.String()
 	case d.Reason == "":
-		return "broken"
+		text = "broken"
+	default:
+		text = "broken: " + d.Reason
 	}
-	return "broken: " + d.Reason
+	if d.Cordon != nil {
+		text += "; " + d.Cordon.String()
+	}
+	return text
 }
 
 // linkText is "nvlink:3" for a link to the device with index 3.

@@ -52,6 +52,9 @@ func (m *Model) deviceCountText() string {
 	if m.Changing > 0 {
 		text += fmt.Sprintf(", %d changing mode", m.Changing)
 	}
+	if m.Cordoned > 0 {
+		text += fmt.Sprintf(", %d cordoned", m.Cordoned)
+	}
 	return text
 }
 

@@ -33,9 +33,11 @@ type Status struct {
 type Model struct {
 	Model   string `json:"model"`
 	Devices int    `json:"devices"`
-	// Broken devices take no pods, and neither do Changing ones.
+	// Broken devices take no pods, and neither do Changing ones, nor those that are Cordoned though
+	// they work.
 	Broken   int `json:"broken"`
 	Changing int `json:"changing"`
+	Cordoned int `json:"cordoned"`
 	Shares   int `json:"shares"`
 	// Memory in bytes and compute in percent of a device: what there is and what is promised.
 	Memory         int64 `json:"memory"`
@@ -101,6 +103,8 @@ func addDevice(models map[string]*Model, v *sharing.View, n *nodes.Node, rooms *
 		m.Changing++
 	case !d.Healthy:
 		m.Broken++
+	case d.Cordon != nil:
+		m.Cordoned++
 	case n.Unusable == nil && len(n.Ledger.Blocking()) == 0:
 		free := rooms.freeOn(v)
 		m.MemoryFree, m.CoresFree = m.MemoryFree+int64(free.memory), m.CoresFree+int(free.cores)

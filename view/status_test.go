@@ -5,8 +5,10 @@ package view_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deviceshare/sharing"
 	"deviceshare/sharing/factory"
@@ -51,5 +53,43 @@ func TestEventsThatTheStatusNamesAreExplained(t *testing.T) {
 	}
 	if named < 3 {
 		t.Errorf("%d events are named, want three kinds at least: %+v", named, status.Trouble)
+	}
+}
+
+func TestACordonedDeviceIsCountedAndSaysWhoDidItAndWhy(t *testing.T) {
+	inv := sharing.Inventory{Node: "n1", Devices: []sharing.Device{sharingtest.Device(0, "A30", sharing.HAMiCore), sharingtest.Device(1, "A30", sharing.HAMiCore), sharingtest.Device(2, "A30", sharing.HAMiCore)}}
+	inv.Devices[1].Healthy, inv.Devices[1].Reason = false, "Xid 79"
+	annotations, err := wire.NodeAnnotations(inv, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cordons, err := wire.EncodeCordons(sharing.Cordons{
+		inv.Devices[0].ID: {By: "carol", Reason: "fan\u202e"}, inv.Devices[1].ID: {Drains: true}, inv.Devices[2].ID: {Until: "1970-01-01T00:00:00Z"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := nodeOf(t, "n1", 3)
+	n.Annotations = annotations
+	n.Annotations[wire.NodeCordon] = cordons
+	s := stateOf(t, n)
+	s.Taken = time.Unix(1, 0)
+	c := view.Read(s, factory.New())
+	var health []string
+	for _, d := range c.Devices("n1")[0].Devices {
+		health = append(health, d.Health)
+	}
+	if want := []string{"cordoned by carol: fan\u202e", "broken: Xid 79; drained", "ok"}; !slices.Equal(health, want) {
+		t.Errorf("devices are %q, want %q", health, want)
+	}
+	status := c.Status()
+	at := slices.IndexFunc(status.Models, func(m view.Model) bool { return m.Model == inv.Devices[0].Model })
+	if m := status.Models[at]; m.Cordoned != 1 || m.Broken != 1 || m.MemoryFree != int64(inv.Devices[2].Memory) {
+		t.Errorf("the model is %+v", m)
+	}
+	for _, text := range []string{status.Text(view.Paint{}), view.DevicesText(c.Devices("n1"), view.Paint{}, false)} {
+		if !strings.Contains(text, "cordoned") || strings.Contains(text, "\u202e") {
+			t.Errorf("says\n%s", text)
+		}
 	}
 }

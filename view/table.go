@@ -5,6 +5,7 @@ package view
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -64,7 +65,7 @@ func (t *table) writeRows(b *strings.Builder, p Paint) {
 
 func plainText(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) {
 			return '?'
 		}
 		return r

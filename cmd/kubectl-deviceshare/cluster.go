@@ -36,9 +36,9 @@ func (o *options) readClusterInto(ctx context.Context, s *capture.State) (kubern
 	if err != nil {
 		return nil, err
 	}
-	batch, err := volcano.NewForConfig(config)
+	batch, err := connectToVolcano(config)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the API server: %w", err)
+		return nil, err
 	}
 	if err := readInto(ctx, core, batch, o.configNamespace, s); err != nil {
 		return nil, err
@@ -57,6 +57,15 @@ func (o *options) connectToCluster() (*rest.Config, kubernetes.Interface, error)
 		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	return config, core, nil
+}
+
+// connectToVolcano returns a client of Volcano's objects.
+func connectToVolcano(config *rest.Config) (volcano.Interface, error) {
+	client, err := volcano.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return client, nil
 }
 
 func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Interface, configNamespace string, s *capture.State) error {

@@ -190,7 +190,7 @@ func (w Withdrawal) clearNode(ctx context.Context, node *corev1.Node, names []st
 	if err := patch(withoutAmounts(node, names), "status"); err != nil {
 		return fmt.Errorf("remove memory and cores from the status of node %s: %w", node.Name, err)
 	}
-	if err := patch(withoutAnnotations(node, wire.NodeWithdraw, wire.NodeReleaseDriver)); err != nil {
+	if err := patch(withoutAnnotations(node, wire.NodeWithdraw, wire.NodeReleaseDriver, wire.NodeCordon)); err != nil {
 		return fmt.Errorf("remove the annotations of node %s: %w", node.Name, err)
 	}
 	klog.InfoS("node cleared", "node", node.Name)

@@ -63,6 +63,7 @@ func leftOut() map[string]string {
 		"modes/three_modes":                       "deviceshare-device-plugin: `TestModesByUUIDIndexAndModelOverTheModeOfTheNode`; suite `page`",
 		"scheduler_config":                        "schedulerconf: `TestAGoodEditIsHandedOnAndAWrongOneIsNot`, `TestAProgramDoesNotStartWithAConfigurationThatHasMistakes`",
 		"neighbours":                              "deviceshare: `TestAPodWithoutNeighboursHasItsDeviceAsLongAsItIsThere`, `TestAnEditOfALabelConcernsPodsThatCome`",
+		"cordon":                                  "deviceshare: `TestACordonedDeviceTakesNoNewPodsAndKeepsThoseOnIt`, `TestADrainedDeviceIsEmptiedAndItsPodsStartElsewhere`",
 		"broken_checkpoint":                       "agent: `TestABrokenCheckpointIsKeptAsideAndRebuiltFromWhatRuns`",
 		"missing_driver":                          "deviceshare-device-plugin: `TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater`",
 		"driver_upgrade":                          "deviceshare: `TestPodsLeaveANodeWhoseDriverIsReplaced`; node: `testdata/47-another-driver.txt`",

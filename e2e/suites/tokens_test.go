@@ -60,6 +60,7 @@ func testPluginToken(t *testing.T, w *world) {
 		"call its node unready":                     thief.node(sandbox.NodeName, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, "status"),
 		"move its node's address":                   thief.node(sandbox.NodeName, `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, "status"),
 		"label its node by way of the status":       thief.node(sandbox.NodeName, `{"metadata":{"labels":{"secure":"yes"}}}`, "status"),
+		"cordon a device":                           thief.node(sandbox.NodeName, `{"metadata":{"annotations":{"volcano.sh/vgpu-cordon":"{}"}}}`),
 		"delete a node":                             client.CoreV1().Nodes().Delete(ctx, other, dryDelete()),
 		"create a node":                             thief.createNode(),
 		"change the image of a pod":                 thief.pod(own.Name, `{"spec":{"containers":[{"name":"main","image":"evil"}]}}`),

@@ -20,6 +20,7 @@ import (
 
 	"deviceshare/e2e/report"
 	"deviceshare/e2e/sandbox"
+	"deviceshare/sharing/wire"
 )
 
 // testUninstall uninstalls the chart under a running pod, while devices are in every mode. Nothing
@@ -29,6 +30,9 @@ func testUninstall(t *testing.T, w *world) {
 	ctx, u := w.user(t, "uninstall", 4*time.Minute)
 	w.hasUsualDevices(ctx, t)
 	w.enterManyModes(ctx, t, u)
+	// People left something behind.
+	w.patchNode(ctx, t, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:"2020-01-01T00:00:00Z"}}}`,
+		wire.NodeCordon, `{"version":1,"devices":{"GPU-gone":{"reason":"swapped"}}}`, wire.NodeReleaseDriver))
 	stays(ctx, t, u, 30)
 	if !runs(ctx, t, u, "gone") {
 		t.Fatal("no pod runs")

@@ -22,7 +22,7 @@ func TestPodsLeaveANodeWhoseDriverIsReplaced(t *testing.T) {
 	}
 	l := newLab(t, nodeOf(t, devices("n1", 2, 10000)), nodeOf(t, devices("n2", 2, 10000)), groupOf("web", 0),
 		owned(on(t, "a", "web", "n1", 0, 0)), owned(on(t, "b", "web", "n2", 0, 0)), on(t, "bare", "web", "n1", 1, 0))
-	l.store.drain = drain.New(l, l.report)
+	l.store.drain = drain.New(l, l.report, true)
 	t.Cleanup(l.store.drain.Close)
 	l.tick()
 	if got := l.evictions(); len(got) > 0 {

@@ -68,8 +68,17 @@ func nodeOf(t testing.TB, inv sharing.Inventory) *corev1.Node {
 	}
 	var number, cores int
 	var memory sharing.Bytes
+	cordons := sharing.Cordons{}
 	for _, d := range inv.Devices {
+		if d.Cordon != nil {
+			cordons[d.ID] = *d.Cordon
+		}
 		number, cores, memory = number+d.MaxShares, cores+int(d.Cores), memory.Plus(d.Memory)
+	}
+	if len(cordons) > 0 {
+		if annotations[wire.NodeCordon], err = wire.EncodeCordons(cordons); err != nil {
+			t.Fatal(err)
+		}
 	}
 	offers := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"), corev1.ResourcePods: resource.MustParse("250"),

@@ -60,7 +60,7 @@ func (p *Plugin) OnSessionOpen(ssn *framework.Session) {
 		p.witness.StandBy(ssn)
 		p.store.current = p
 		p.store.room.OpenSession(ssn, p)
-		p.store.emptyNodes(ssn)
+		p.store.evictDrained(ssn)
 	}
 }
 

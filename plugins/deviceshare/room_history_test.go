@@ -16,6 +16,7 @@ import (
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/sharing"
+	"deviceshare/sharing/events"
 	"deviceshare/sharing/wire"
 )
 
@@ -168,7 +169,7 @@ func (h *roomHistory) noteBound(pod *corev1.Pod) bool {
 func (h *roomHistory) noteTold(pod *corev1.Pod) (wish string) {
 	h.t.Helper()
 	for _, c := range pod.Status.Conditions {
-		if c.Type != corev1.DisruptionTarget || h.asked[pod.Name] {
+		if c.Type != corev1.DisruptionTarget || h.asked[pod.Name] || c.Reason == events.DeviceDrained {
 			continue
 		}
 		h.asked[pod.Name] = true

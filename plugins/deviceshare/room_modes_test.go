@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/plugins/proportion"
@@ -30,6 +32,8 @@ type modesHistory struct {
 	promised, found map[string][]string
 	// ended are the pods that were done.
 	ended map[string]bool
+	// cordoned is since when devices take no new pods.
+	cordoned map[string]int64
 }
 
 // modesKinds says what may happen in a history.
@@ -58,7 +62,7 @@ func anyDevices(r *rand.Rand, node string) sharing.Inventory {
 func newModesHistory(t *testing.T, seed uint64, kinds modesKinds) *modesHistory {
 	r := rand.New(rand.NewPCG(seed, 31))
 	var objects []runtime.Object
-	h := &modesHistory{devices: map[string]sharing.Device{}, kinds: kinds, promised: map[string][]string{}, found: map[string][]string{}, ended: map[string]bool{}}
+	h := &modesHistory{devices: map[string]sharing.Device{}, kinds: kinds, promised: map[string][]string{}, found: map[string][]string{}, ended: map[string]bool{}, cordoned: map[string]int64{}}
 	for n := range 2 + r.IntN(2) {
 		inv := anyDevices(r, fmt.Sprint("n", n))
 		for _, d := range inv.Devices {
@@ -145,8 +149,11 @@ func (h *modesHistory) observeAll() {
 	given := map[string][]givenShare{}
 	for _, pod := range h.pods() {
 		group := groupOfPod(&pod)
-		if h.noteBound(&pod) && strings.Contains(pod.Name, "-") {
-			h.found[group] = append(h.found[group], pod.Spec.NodeName)
+		if h.noteBound(&pod) {
+			h.checkCordons(&pod)
+			if strings.Contains(pod.Name, "-") {
+				h.found[group] = append(h.found[group], pod.Spec.NodeName)
+			}
 		}
 		shares := h.given(&pod)
 		if pod.Spec.NodeName != "" && len(shares) == 0 {
@@ -222,7 +229,7 @@ func (h *modesHistory) step() {
 
 // disturb does what breaks plans.
 func (h *modesHistory) disturb() {
-	switch r := h.random; r.IntN(6) {
+	switch r := h.random; r.IntN(8) {
 	case 0:
 		h.restart()
 	case 1:
@@ -236,6 +243,8 @@ func (h *modesHistory) disturb() {
 		h.publish(nodeOf(h.t, inv))
 	case 4: // a node goes, or comes back
 		h.cordonWith(h.nodes[r.IntN(len(h.nodes))], r.IntN(2) == 0)
+	case 6, 7:
+		h.cordonSome()
 	case 5: // somebody who waits gives up
 		for _, pod := range h.pods() {
 			if pod.Spec.NodeName == "" {
@@ -243,6 +252,33 @@ func (h *modesHistory) disturb() {
 				h.endPod(pod.Name)
 				return
 			}
+		}
+	}
+}
+
+// cordonSome has people keep new pods off a device, for ever or for some seconds, or drain it, or
+// take that back.
+func (h *modesHistory) cordonSome() {
+	r := h.random
+	inv := h.nodes[r.IntN(len(h.nodes))]
+	d := &inv.Devices[r.IntN(len(inv.Devices))]
+	delete(h.cordoned, string(d.ID))
+	if d.Cordon != nil {
+		d.Cordon = nil
+	} else if d.Cordon = (&sharing.Cordon{Drains: r.IntN(2) == 0}); r.IntN(3) == 0 {
+		d.Cordon.Until = h.store.now().Add(time.Duration(1+r.IntN(20)) * time.Second).UTC().Format(time.RFC3339)
+	} else {
+		h.cordoned[string(d.ID)] = h.seconds.Load()
+	}
+	h.publish(nodeOf(h.t, inv))
+}
+
+// checkCordons checks that a pod that was just bound has no share of a device that took no pods
+// when that was decided.
+func (h *modesHistory) checkCordons(pod *corev1.Pod) {
+	for _, s := range h.given(pod) {
+		if since, is := h.cordoned[s.UUID]; is && h.seconds.Load() > since+2 {
+			h.t.Errorf("second %d: pod %s is bound with device %s, cordoned since second %d", h.seconds.Load(), pod.Name, s.UUID, since)
 		}
 	}
 }
@@ -274,9 +310,10 @@ func (h *modesHistory) repair() {
 	if !h.kinds.fails {
 		return
 	}
+	clear(h.cordoned)
 	for _, inv := range h.nodes {
 		for i := range inv.Devices {
-			inv.Devices[i].Healthy = true
+			inv.Devices[i].Healthy, inv.Devices[i].Cordon = true, nil
 		}
 		h.cordonWith(inv, false)
 	}

@@ -70,10 +70,9 @@ type Store struct {
 	signer   Signer
 	metrics  *metrics.Metrics
 	room     *room.Room
-	// drain empties nodes whose driver is replaced; nil if others do.
-	drain *drain.Drain
-	now   func() time.Time
-	began time.Time
+	drain    *drain.Drain
+	now      func() time.Time
+	began    time.Time
 
 	settings atomic.Pointer[nodes.Settings]
 	versions atomic.Pointer[wire.ConfigVersions]
@@ -148,9 +147,7 @@ func NewStore(o Options) *Store {
 		s.lead = leader.Sole{}
 	}
 	s.room = room.New(o.Evictions, s.lead, s.report, s.uptimeSeconds, func() int64 { return s.now().Unix() })
-	if o.DriverUpgrades {
-		s.drain = drain.New(s.lead, s.report)
-	}
+	s.drain = drain.New(s.lead, s.report, o.DriverUpgrades)
 	s.metrics = metrics.New()
 	if o.Config == nil {
 		s.Configure(nodes.DefaultSettings())
@@ -236,7 +233,7 @@ func (s *Store) standAside() {
 
 // updateFromSnapshot brings the store up to date with the snapshot of a session.
 func (s *Store) updateFromSnapshot(ssn *framework.Session, settings *nodes.Settings) {
-	change := s.cluster.Follow(snapshot.Of(ssn, s.pods.podsOf(ssn)), settings)
+	change := s.cluster.Follow(snapshot.Of(ssn, s.pods.podsOf(ssn)), settings, s.now())
 	if change.Names {
 		s.rank = rankByName(s.cluster.Nodes())
 	}
@@ -245,15 +242,13 @@ func (s *Store) updateFromSnapshot(ssn *framework.Session, settings *nodes.Setti
 	}
 }
 
-// emptyNodes has pods leave nodes whose driver is replaced.
-func (s *Store) emptyNodes(ssn *framework.Session) {
-	if s.drain == nil {
-		return
-	}
-	s.drain.Look(ssn.KubeClient(), ssn.InformerFactory(), func(pod *corev1.Pod) bool {
+// evictDrained has pods leave nodes whose driver is replaced, and devices that people drain.
+func (s *Store) evictDrained(ssn *framework.Session) {
+	holds := func(pod *corev1.Pod) bool {
 		_, isGiven := pod.Annotations[wire.PodPlacement]
 		return isGiven || s.MustHaveDevices(pod)
-	})
+	}
+	s.drain.Look(ssn.KubeClient(), ssn.InformerFactory(), holds, s.cluster.Drained())
 }
 
 // uptimeSeconds is the time on a clock that goes on when that of the machine is set.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -197,10 +198,13 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 	node := nodeOf(t, inv)
 	inv.Devices[0].Healthy = false
 	broken := nodeOf(t, inv)
+	var clock time.Duration
+	inv.Devices[0].Healthy, inv.Devices[0].Cordon = true, &sharing.Cordon{Until: "1970-01-01T00:01:00Z"}
+	cordoned := nodeOf(t, inv)
 	again := runningOn(t, podOf("b", "g", asks{number: 1, memory: 500}), "n1", share("GPU-n1-0", 500))
 	again.UID = "uid-b-again"
 
-	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
+	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Now: func() time.Time { return time.Unix(0, 0).Add(clock) }})
 	s.pods = noPods{}
 	for _, step := range []struct {
 		name string
@@ -214,7 +218,14 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 		{"a pod of the same name came", infoOf(node, []*corev1.Pod{pods[0], again}), 1500, true},
 		{"the device broke", infoOf(broken, []*corev1.Pod{pods[0], again}), 1500, false},
 		{"it was mended", infoOf(node.DeepCopy(), pods), 3000, true},
+		{"it was cordoned for a minute", infoOf(cordoned, pods), 3000, false},
+		{"unchanged", infoOf(cordoned, pods), 3000, false},
+		{"the minute is over", infoOf(cordoned, pods), 3000, true},
+		{"unchanged", infoOf(cordoned, pods), 3000, true},
 	} {
+		if step.name == "the minute is over" {
+			clock = time.Minute
+		}
 		before := s.cluster.Nodes()["n1"]
 		ssn, _ := sessionOf(step.info)
 		p := s.Build(framework.Arguments{}).(*Plugin)

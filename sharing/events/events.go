@@ -49,6 +49,8 @@ const (
 	Reclaimed = "Reclaimed"
 	// DriverUpgrade: the driver of the pod's node is replaced.
 	DriverUpgrade = "DriverUpgrade"
+	// DeviceDrained: people drain a device of which the pod has a share.
+	DeviceDrained = "DeviceDrained"
 	// Moved: a pod that waits gets the room, and a place is kept for this one elsewhere.
 	Moved = "Moved"
 )
@@ -115,6 +117,10 @@ const (
 	DeviceAmountsInTransition = "DeviceAmountsInTransition"
 	// DeviceInventoryUnreadable: the scheduler cannot read the node's devices.
 	DeviceInventoryUnreadable = "DeviceInventoryUnreadable"
+	// DeviceCordonsUnreadable: the scheduler cannot read which of the node's devices are cordoned.
+	DeviceCordonsUnreadable = "DeviceCordonsUnreadable"
+	// GPUDrainHeldUp: pods on a device that is drained do not leave.
+	GPUDrainHeldUp = "GPUDrainHeldUp"
 )
 
 // Events of ConfigMaps.

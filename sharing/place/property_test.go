@@ -45,7 +45,12 @@ func ask(data []byte) question {
 	inv := sharingtest.Node("n1")
 	for i := range 1 + d.of(3) {
 		dev := sharingtest.Device(i, "A30", sharing.Modes()[d.of(4)])
-		dev.Healthy = d.of(16) != 15
+		switch d.of(16) {
+		case 15:
+			dev.Healthy = false
+		case 14:
+			dev.Cordon = &sharing.Cordon{}
+		}
 		dev.NUMA = []int{-1, 0, 1, 0}[d.of(4)]
 		dev.MaxShares = []int{10, 1, 2, 3}[d.of(4)]
 		if scaled := []sharing.Bytes{dev.Memory, dev.Memory / 2, 2 * dev.Memory}[d.of(3)]; scaled != dev.Memory {

@@ -44,6 +44,9 @@ func anyNode(tb testing.TB, r *rand.Rand) *sharing.Ledger {
 			d = sharingtest.BestFit(sharingtest.Free(d))
 		}
 		d.Healthy = r.IntN(9) > 0
+		if r.IntN(9) == 0 {
+			d.Cordon = &sharing.Cordon{}
+		}
 		inv.Devices = append(inv.Devices, d)
 	}
 	l := sharing.NewLedger(inv, factory.New())

@@ -276,6 +276,11 @@ func (d dice) cluster(selective bool) *cluster {
 	for i := range 1 + d.IntN(8) {
 		c.addPod(d, i, levels)
 	}
+	for _, n := range c.nodes {
+		if devices := n.ledger.Inventory().Devices; d.IntN(4) == 0 {
+			devices[d.IntN(len(devices))].Cordon = &sharing.Cordon{}
+		}
+	}
 	c.wish = clusterWish{level: 1 + d.IntN(3), cpu: int64(d.IntN(4))}
 	if d.IntN(8) > 0 {
 		c.wish.request = sharingtest.Pod("wish")

@@ -84,13 +84,13 @@ func (a Amounts) clampParts() Amounts {
 	return a
 }
 
-// Total adds up what devices have, for the limits that follow from guarantees. Devices that are
-// broken have nothing.
+// Total adds up what devices have, for the limits that follow from guarantees. Devices that
+// are broken or cordoned have nothing.
 func Total(inventories ...*sharing.Inventory) Amounts {
 	var sum Amounts
 	for _, inv := range inventories {
 		for i := range inv.Devices {
-			if d := &inv.Devices[i]; d.Healthy {
+			if d := &inv.Devices[i]; d.IsInService() {
 				sum = sum.addSigned(Amounts{{Model: d.Model, Memory: int64(d.Memory), Cores: int64(d.Cores), Number: int64(d.MaxShares)}}.clampParts(), 1)
 			}
 		}

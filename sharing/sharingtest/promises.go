@@ -10,8 +10,8 @@ import (
 
 func refusesUnusable(b sharing.Backend, d sharing.Device) error {
 	small := Pod("new", Ask("main", 100, 0))
-	sick, closed := d, d
-	sick.Healthy, closed.MaxShares = false, 0
+	sick, closed, cordoned := d, d, d
+	sick.Healthy, closed.MaxShares, cordoned.Cordon = false, 0, &sharing.Cordon{}
 	other, picky := *small, *small
 	other.Modes = []sharing.Mode{"another"}
 	picky.Selector.NotIDs = []sharing.DeviceID{d.ID}
@@ -26,6 +26,7 @@ func refusesUnusable(b sharing.Backend, d sharing.Device) error {
 		want sharing.Reason
 	}{
 		{"unhealthy", sharing.NewLedger(Node("n1", sick), sharing.Backends{b}), small, sharing.Unhealthy},
+		{"cordoned", sharing.NewLedger(Node("n1", cordoned), sharing.Backends{b}), small, sharing.Cordoned},
 		{"mode not named by the pod", sharing.NewLedger(Node("n1", d), sharing.Backends{b}), &other, sharing.WrongMode},
 		{"not selected", sharing.NewLedger(Node("n1", d), sharing.Backends{b}), &picky, sharing.NotSelected},
 		{"blocked", blocked, small, sharing.Blocked},

@@ -28,8 +28,8 @@ func HandshakeAnnotation(now string) (key, value string) {
 // driver, because of NodeReleaseDriver. It is how commands see that.
 const ReasonReleased = "the device plugin has released the driver of this node: new pods wait until it uses it again"
 
-// NodeKeys returns the keys of the annotations of a node that ReadNode reads.
-func NodeKeys() []string { return []string{NodeInventory, NodeRegister} }
+// NodeKeys returns the keys of the annotations of a node that ReadNode and ReadCordons read.
+func NodeKeys() []string { return []string{NodeInventory, NodeRegister, NodeCordon} }
 
 // ReadNode reads the devices of a node: from the JSON text, else from the legacy one.
 // Nothing found is not an error: the node does not share devices. A text that is

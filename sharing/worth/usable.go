@@ -4,7 +4,7 @@ package worth
 
 import "deviceshare/sharing"
 
-// Usable returns how much of devices that work is free, in whole devices, and how much of it an
+// Usable returns how much of devices in service is free, in whole devices, and how much of it an
 // average pod of the mix can use: for each kind the devices that its shares fill, weighed by how
 // much of devices pods of the kind ask for. Views are the devices of each node. CPUs and memory of
 // nodes do not count, nor do the places that partitions may have. It reports false if no pod of the
@@ -13,7 +13,7 @@ func (m Mix) Usable(nodes [][]sharing.View) (unused, usable float64, ok bool) {
 	a := newAverage(m, nodes)
 	for _, views := range nodes {
 		for i := range views {
-			if v := &views[i]; v.Device.Healthy {
+			if v := &views[i]; v.Device.IsInService() {
 				unused += freeFraction(v, sharing.Cost{})
 				usable += a.filledPart(v)
 			}

@@ -61,7 +61,11 @@ func state(pods int) *capture.State {
 	if err != nil {
 		panic(err)
 	}
-	s.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Annotations: map[string]string{wire.NodeInventory: inventory, "other": secret}}})
+	cordons, err := wire.EncodeCordons(sharing.Cordons{"GPU-1": {Reason: "asked by team-a", By: "carol", Until: "2030-01-01T00:00:00Z"}})
+	if err != nil {
+		panic(err)
+	}
+	s.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Annotations: map[string]string{wire.NodeInventory: inventory, wire.NodeCordon: cordons, "other": secret}}})
 	for i := range pods {
 		s.Add(pod("team-a", fmt.Sprintf("train-%d", i)))
 	}
@@ -238,7 +242,7 @@ func TestHashedNamesAreConsistentAndDoNotShow(t *testing.T) {
 	before := written(t, s)
 	hashed := s.Hash([]byte("salt"))
 	text := written(t, hashed)
-	for _, name := range []string{"node-a", "team-a", "train-", "main", "gang", "research"} {
+	for _, name := range []string{"node-a", "team-a", "train-", "main", "gang", "research", "carol", "asked"} {
 		if strings.Contains(text, name) {
 			t.Errorf("the name %q shows:\n%s", name, text)
 		}
@@ -254,6 +258,9 @@ func TestHashedNamesAreConsistentAndDoNotShow(t *testing.T) {
 	inv, found, err := wire.ReadNode(n.Annotations, n.Name, 1)
 	if err != nil || !found || inv.Node != n.Name {
 		t.Errorf("inventory of %q for node %q: %v", inv.Node, n.Name, err)
+	}
+	if c, err := wire.ReadCordons(n.Annotations); err != nil || c["GPU-1"].By == "" || c["GPU-1"].Until != "2030-01-01T00:00:00Z" {
+		t.Errorf("cordons %+v, %v", c, err)
 	}
 	g := hashed.Groups[0]
 	if p.Spec.NodeName != n.Name || placement.Node != n.Name || placement.Containers[0].Container != p.Spec.Containers[0].Name ||

@@ -101,7 +101,24 @@ func (h hasher) hashNode(n *corev1.Node) *corev1.Node {
 		}
 		return text
 	})
+	replaceAnnotation(&n.ObjectMeta, wire.NodeCordon, h.hashCordons)
 	return n
+}
+
+// hashCordons hashes who cordoned devices, and leaves out why.
+func (h hasher) hashCordons(text string) string {
+	cordons, err := wire.DecodeCordons(text)
+	if err != nil {
+		return unreadable
+	}
+	for id, c := range cordons {
+		c.By, c.Reason = h.hashName(c.By), ""
+		cordons[id] = c
+	}
+	if text, err = wire.EncodeCordons(cordons); err != nil {
+		return unreadable
+	}
+	return text
 }
 
 func (h hasher) hashPod(p *corev1.Pod) *corev1.Pod {

@@ -5,13 +5,14 @@ package drain
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -20,7 +21,6 @@ import (
 	"deviceshare/plugins/deviceshare/evictor"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/leader"
-	"deviceshare/sharing/events"
 )
 
 // mostNamed is how many pods an event names.
@@ -40,19 +40,22 @@ type evictions interface {
 	Close()
 }
 
-// Drain empties nodes. Look belongs to one goroutine.
+// Drain empties nodes and devices. Look belongs to one goroutine.
 type Drain struct {
 	evictor evictions
 	report  Reporter
+	// upgrades says that nodes are emptied whose drivers are replaced.
+	upgrades bool
 	// wanted are the pods that have to leave.
 	wanted atomic.Pointer[map[types.UID]bool]
-	// told is what the event of a node said last.
+	// told is what the event about a target said last.
 	told map[string]string
 }
 
-// New returns a Drain whose evictions are carried out while this process leads.
-func New(lead leader.Leadership, report Reporter) *Drain {
-	d := &Drain{report: report, told: map[string]string{}}
+// New returns a Drain whose evictions are carried out while this process leads. It empties nodes
+// whose drivers are replaced if told so.
+func New(lead leader.Leadership, report Reporter, upgrades bool) *Drain {
+	d := &Drain{report: report, upgrades: upgrades, told: map[string]string{}}
 	d.wanted.Store(&map[types.UID]bool{})
 	d.evictor = evictor.New(lead, d, report)
 	return d
@@ -64,96 +67,69 @@ func (d *Drain) Close() { d.evictor.Close() }
 // IsWanted implements evictor.Wishes.
 func (d *Drain) IsWanted(pod types.UID) bool { return (*d.wanted.Load())[pod] }
 
-// Look looks at all nodes and orders evictions. It changes nothing that is ordered already, and
-// takes back what need not be any more. holds reports whether a pod has devices.
-func (d *Drain) Look(client kubernetes.Interface, from informers.SharedInformerFactory, holds func(*corev1.Pod) bool) {
-	toEmpty, err := nodesToEmpty(from)
-	if err != nil {
-		klog.ErrorS(err, "Cannot look for nodes whose driver is replaced")
-		return
+// Look looks at all nodes, and at the devices that people drain, and orders evictions. It changes
+// nothing that is ordered already, and takes back what need not be any more. holds reports whether
+// a pod has devices.
+func (d *Drain) Look(client kubernetes.Interface, from informers.SharedInformerFactory, holds func(*corev1.Pod) bool, drained []nodes.DrainedDevice) {
+	targets := map[string]target{}
+	if d.upgrades {
+		found, err := upgradeTargets(from, holds)
+		if err != nil {
+			klog.ErrorS(err, "Cannot look who has to leave")
+			return
+		}
+		maps.Copy(targets, found)
 	}
-	holders, err := holdersOn(from, toEmpty, holds)
-	if err != nil {
-		klog.ErrorS(err, "Cannot look which pods hold devices of nodes whose driver is replaced")
-		return
+	for i := range drained {
+		targets[drained[i].Node.Name+"/"+string(drained[i].ID)] = targetOf(&drained[i])
 	}
-	wanted, decided := map[types.UID]bool{}, map[string]Decision{}
-	for name := range toEmpty {
-		decided[name] = Decide(holders[name])
-		for _, pod := range decided[name].Leave {
+	d.empty(client, targets)
+}
+
+// empty orders that targets be emptied, and nothing else.
+func (d *Drain) empty(client kubernetes.Interface, targets map[string]target) {
+	wanted := map[types.UID]bool{}
+	for _, t := range targets {
+		for _, pod := range t.decided.Leave {
 			wanted[pod.UID] = true
 		}
 	}
 	d.wanted.Store(&wanted)
-	for name, now := range decided {
-		for _, pod := range now.Leave {
+	for _, key := range slices.Sorted(maps.Keys(targets)) {
+		t := targets[key]
+		for _, pod := range t.decided.Leave {
 			d.evictor.Evict(client, evictor.Eviction{
-				Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID,
-				Why: fmt.Sprintf("NVIDIA's GPU operator replaces the driver of node %s, of which this pod holds devices", name), Event: events.DriverUpgrade, Condition: events.DriverUpgrade,
+				Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, Why: t.why, Event: t.event, Condition: t.event,
 			})
 		}
-		d.reportObstacles(toEmpty[name], &now)
+		d.reportObstacles(key, &t)
 	}
-	for name := range d.told {
-		if _, still := toEmpty[name]; !still {
-			delete(d.told, name)
-		}
-	}
+	maps.DeleteFunc(d.told, func(key, _ string) bool {
+		_, still := targets[key]
+		return !still
+	})
 }
 
-// nodesToEmpty are the nodes that have to be emptied now.
-func nodesToEmpty(from informers.SharedInformerFactory) (toEmpty map[string]*corev1.Node, err error) {
-	all, err := from.Core().V1().Nodes().Lister().List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
-	}
-	toEmpty = map[string]*corev1.Node{}
-	for _, n := range all {
-		if Empties(n) {
-			toEmpty[n.Name] = n
-		}
-	}
-	return toEmpty, nil
-}
-
-// holdersOn are the pods on some nodes that have devices, by the node.
-func holdersOn(from informers.SharedInformerFactory, on map[string]*corev1.Node, holds func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
-	if len(on) == 0 {
-		return nil, nil
-	}
-	pods, err := from.Core().V1().Pods().Lister().List(labels.Everything())
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	holders := map[string][]*corev1.Pod{}
-	for _, pod := range pods {
-		if name := pod.Spec.NodeName; on[name] != nil && holds(pod) {
-			holders[name] = append(holders[name], pod)
-		}
-	}
-	return holders, nil
-}
-
-// reportObstacles tells on a node which pods hold the upgrade up, whenever that changes.
-func (d *Drain) reportObstacles(n *corev1.Node, now *Decision) {
+// reportObstacles tells on a node which pods keep a target from being empty, whenever that changes.
+func (d *Drain) reportObstacles(key string, t *target) {
 	var held []string
-	for _, s := range now.Stay {
+	for _, s := range t.decided.Stay {
 		held = append(held, fmt.Sprintf("%s/%s (%s)", s.Pod.Namespace, s.Pod.Name, s.Why))
 	}
-	for _, pod := range now.Leave {
+	for _, pod := range t.decided.Leave {
 		if why := describeObstacle(d.evictor.Obstacle(pod.UID)); why != "" {
 			held = append(held, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
 		}
 	}
 	text := ""
 	if len(held) > 0 {
-		text = "the driver of this node cannot be replaced before these pods have left: " + joinMost(held)
+		text = t.heldUp + ": " + joinMost(held)
 	}
-	if last := d.told[n.Name]; text != last && text != "" {
-		ref := nodes.NodeReference(n)
-		d.report.Report(&ref, events.GPUDriverUpgradeHeldUp, text)
+	if text != d.told[key] && text != "" {
+		ref := nodes.NodeReference(t.node)
+		d.report.Report(&ref, t.heldUpEvent, text)
 	}
-	d.told[n.Name] = text
+	d.told[key] = text
 }
 
 // joinMost is a list for people, of bounded length.

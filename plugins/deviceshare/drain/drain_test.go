@@ -22,7 +22,9 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/leader"
+	"deviceshare/sharing"
 )
 
 const stateLabel = "nvidia.com/gpu-driver-upgrade-state"
@@ -33,6 +35,8 @@ type bench struct {
 	client *fake.Clientset
 	from   informers.SharedInformerFactory
 	d      *Drain
+	// drained are devices that people drain.
+	drained []nodes.DrainedDevice
 
 	mu      sync.Mutex
 	needed  map[string]bool // by a budget
@@ -49,7 +53,7 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	b.from.Core().V1().Pods().Informer()
 	b.from.Start(t.Context().Done())
 	b.from.WaitForCacheSync(t.Context().Done())
-	b.d = New(leader.Sole{}, b)
+	b.d = New(leader.Sole{}, b, true)
 	t.Cleanup(b.d.Close)
 	return b
 }
@@ -79,7 +83,7 @@ func (b *bench) Tell(o *corev1.ObjectReference, reason, message string) {
 func (b *bench) look(what string, isSo func() bool) {
 	b.t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		b.d.Look(b.client, b.from, func(p *corev1.Pod) bool { return p.Annotations["devices"] != "" })
+		b.d.Look(b.client, b.from, func(p *corev1.Pod) bool { return p.Annotations["devices"] != "" }, b.drained)
 		b.mu.Lock()
 		so := isSo()
 		b.mu.Unlock()
@@ -100,6 +104,16 @@ func (b *bench) change(n *corev1.Node) {
 		got, err := b.from.Core().V1().Nodes().Lister().Get(n.Name)
 		return err == nil && got.Labels[stateLabel] == n.Labels[stateLabel] && got.Spec.Unschedulable == n.Spec.Unschedulable
 	})
+}
+
+// pod returns a pod as the API server has it.
+func (b *bench) pod(name string) *corev1.Pod {
+	b.t.Helper()
+	p, err := b.client.CoreV1().Pods("ns").Get(b.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return p
 }
 
 func nodeIn(name, state string, cordoned bool) *corev1.Node {
@@ -124,7 +138,7 @@ func TestOnlyPodsWithDevicesOfANodeThatTheOperatorEmptiesAreEvicted(t *testing.T
 		holder("a", "n1"), holder("other", "n2"), holder("job", "n3"), holder("cordoned", "n4"),
 		changed(holder("cpu", "n1"), func(p *corev1.Pod) { p.Annotations = nil }))
 	b.look("a is evicted", func() bool { return len(b.evicted) > 0 && len(b.told) > 0 })
-	b.d.Look(b.client, b.from, func(*corev1.Pod) bool { return true })
+	b.d.Look(b.client, b.from, func(*corev1.Pod) bool { return true }, nil)
 	if want := []string{"a"}; !slices.Equal(b.evicted, want) {
 		t.Errorf("evicted %q, want %q", b.evicted, want)
 	}
@@ -223,5 +237,64 @@ func TestInAnyOrderOfStatesOnlyThoseLeaveWhoHaveTo(t *testing.T) {
 				t.Errorf("told %q", text)
 			}
 		}
+	}
+}
+
+// drainedOn is a device of a node that people drain, with these pods on it.
+func drainedOn(node string, index int, c sharing.Cordon, holders ...*corev1.Pod) nodes.DrainedDevice {
+	c.Drains = true
+	d := &sharing.Device{ID: sharing.DeviceID(fmt.Sprint("GPU-", node, "-", index)), Index: index, Cordon: &c}
+	return nodes.DrainedDevice{Node: nodeIn(node, "", false), Device: d, Holders: holders}
+}
+
+func TestPodsLeaveADeviceThatPeopleDrainAndNoOther(t *testing.T) {
+	a, guarded, bare := holder("a", "n1"), holder("guarded", "n1"), changed(holder("bare", "n1"), func(p *corev1.Pod) { p.OwnerReferences = nil })
+	spared := changed(holder("spared", "n1"), func(p *corev1.Pod) {
+		p.Labels = map[string]string{"nvidia.com/gpu-driver-upgrade-drain.skip": "true"} // which is about drivers
+	})
+	unknown := holder("unknown", "n1")
+	b := newBench(t, nodeIn("n1", "", false), a, guarded, bare, spared, unknown, holder("other", "n1"))
+	b.needed["guarded"] = true
+	b.drained = []nodes.DrainedDevice{drainedOn("n1", 3, sharing.Cordon{By: "carol", Reason: "fan"}, a, guarded, bare, spared)}
+	b.drained[0].Unknown = []*corev1.Pod{unknown}
+	const stay = "device 3 (GPU-n1-3) of this node is not drained before these pods have left: ns/bare (no controller would make it again: delete it yourself), " +
+		"ns/unknown (it cannot be read which devices it has: delete it yourself, or repair it)"
+	want := []string{
+		"a DeviceDrained: device 3 of node n1, of which this pod has a share, is drained by carol: fan",
+		"n1 GPUDrainHeldUp: " + stay,
+		"n1 GPUDrainHeldUp: " + stay + ", ns/guarded (the budget needs 1)",
+		"spared DeviceDrained: device 3 of node n1, of which this pod has a share, is drained by carol: fan",
+	}
+	b.look("all is told", func() bool { return len(b.told) == len(want) })
+	if slices.Sort(b.told); !slices.Equal(b.told, want) {
+		t.Errorf("told %q\nwant %q", b.told, want)
+	}
+	if slices.Sort(b.evicted); !slices.Equal(b.evicted, []string{"a", "spared"}) {
+		t.Errorf("evicted %q", b.evicted)
+	}
+	b.drained = nil
+	b.look("the order is dropped", func() bool { return b.d.evictor.Obstacle("uid-guarded") == nil })
+	b.mu.Lock()
+	b.needed["guarded"] = false
+	b.mu.Unlock()
+	b.drained = []nodes.DrainedDevice{drainedOn("n1", 2, sharing.Cordon{}, b.pod("other"))}
+	b.look("the pod of another device leaves", func() bool { return len(b.evicted) == 3 && len(b.told) == len(want)+1 })
+	if got := b.told[len(want)]; got != "other DeviceDrained: device 2 of node n1, of which this pod has a share, is drained" {
+		t.Errorf("told %q", got)
+	}
+	if b.evicted[2] != "other" {
+		t.Errorf("evicted %q", b.evicted)
+	}
+}
+
+func TestDriversAreReplacedWithoutUsWhereNobodyAskedForIt(t *testing.T) {
+	a, other := holder("a", "n1"), holder("other", "n2")
+	b := newBench(t, nodeIn("n1", "pod-restart-required", true), nodeIn("n2", "", false), a, other)
+	b.d = New(leader.Sole{}, b, false)
+	t.Cleanup(b.d.Close)
+	b.drained = []nodes.DrainedDevice{drainedOn("n2", 0, sharing.Cordon{}, other)}
+	b.look("the drained device is empty", func() bool { return len(b.evicted) > 0 })
+	if !slices.Equal(b.evicted, []string{"other"}) {
+		t.Errorf("evicted %q", b.evicted)
 	}
 }

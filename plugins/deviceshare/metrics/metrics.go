@@ -125,7 +125,7 @@ type gauges struct {
 	undecodable, edited, unplaced        gauge
 	blocked, setAside, assumed, warming  gauge
 	memory, memoryUsed, cores, coresUsed gauge
-	shares, healthy                      gauge
+	shares, healthy, cordoned            gauge
 	config, disagreeing                  gauge
 	waitingPods, waitingMemory           gauge
 	freeDevices, freeUsable              gauge
@@ -151,10 +151,11 @@ func newGauges() gauges {
 		coresUsed:   newGauge("device_cores_allocated_percent", "Compute of a device that is given out.", device...),
 		shares:      newGauge("device_shares", "Shares of a device in use.", device...),
 		healthy:     newGauge("device_healthy", "1 if the node reports the device as healthy.", device...),
+		cordoned:    newGauge("device_cordoned", "1 if people keep new pods off the device.", device...),
 		waitingPods: newGauge("waiting_pods", "Pods with devices that waited after the last session, by what would have to change.", why...),
 		waitingMemory: newGauge("waiting_memory_bytes",
 			"Device memory that these pods ask for. A part of a device counts as that of the largest one.", why...),
-		freeDevices: newGauge("free_devices", "Free parts of devices that work, in whole devices: of memory or compute, the scarcer one."),
+		freeDevices: newGauge("free_devices", "Free parts of devices that take pods, in whole devices: of memory or compute, the scarcer one."),
 		freeUsable: newGauge("free_usable_ratio",
 			"Part of the free devices that an average pod of those that arrived last can use: less is more fragmented."),
 		holds:       newGauge("holds", "Jobs for which room is being made: pods leave, and their devices are kept."),
@@ -271,9 +272,12 @@ func (g *gauges) collectDevices(out chan<- prometheus.Metric, n *nodes.Node) {
 	for i := range views {
 		v := &views[i]
 		labels := []string{n.Name, string(v.Device.ID), string(v.Device.Mode)}
-		healthy := 0.0
+		healthy, cordoned := 0.0, 0.0
 		if v.Device.Healthy {
 			healthy = 1
+		}
+		if v.Device.Cordon != nil {
+			cordoned = 1
 		}
 		g.memory.sendValue(out, float64(v.Device.Memory), labels...)
 		g.memoryUsed.sendValue(out, float64(v.UsedMemory()), labels...)
@@ -281,5 +285,6 @@ func (g *gauges) collectDevices(out chan<- prometheus.Metric, n *nodes.Node) {
 		g.coresUsed.sendValue(out, float64(v.UsedCores()), labels...)
 		g.shares.sendValue(out, float64(v.Sharers()), labels...)
 		g.healthy.sendValue(out, healthy, labels...)
+		g.cordoned.sendValue(out, cordoned, labels...)
 	}
 }

@@ -5,6 +5,7 @@ package nodes
 import (
 	"maps"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -69,10 +70,10 @@ type Change struct {
 	Names, Nodes bool
 }
 
-// Follow brings the cluster up to date with a snapshot.
-func (c *Cluster) Follow(snapshot Snapshot, settings *Settings) Change {
+// Follow brings the cluster up to date with a snapshot, at a time: cordons end by themselves.
+func (c *Cluster) Follow(snapshot Snapshot, settings *Settings, now time.Time) Change {
 	c.pods.compareDecisions(snapshot)
-	fresh := c.readChangedNodes(snapshot, settings)
+	fresh := c.readChangedNodes(snapshot, settings, now.UTC().Format(time.RFC3339))
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

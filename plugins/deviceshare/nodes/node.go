@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,8 +43,9 @@ type Node struct {
 	Empty place.Summary
 	// Unusable is why the node takes no pods with devices, nil if it does.
 	Unusable error
-	// SetAside is why the node's inventory is not used, if it cannot be read.
-	SetAside *Problem
+	// SetAside is why the node's inventory is not used, if it cannot be read, and CordonsUnread
+	// why all of its devices count as cordoned, if it cannot be read which are.
+	SetAside, CordonsUnread *Problem
 	// Blocking are the pods whose devices are not known, Edited those whose texts were
 	// changed after they were bound, Unplaced those that were bound without a placement, and
 	// RulesUnread those of which it cannot be read whom they accept as neighbours.
@@ -54,6 +56,10 @@ type Node struct {
 	// again.
 	settings *Settings
 	tasks    map[string]*corev1.Pod
+	// cordonEnds is when the first cordon ends, "" if none does; drains says that a device is
+	// drained.
+	cordonEnds string
+	drains     bool
 	// holdings are kept by pod object, for pods that did not change.
 	holdings map[*corev1.Pod]holding
 	// refusals and scores are the only things that are written later.
@@ -75,8 +81,10 @@ func (p Problem) objectReference() *corev1.ObjectReference { return &p.Object }
 // Problems visits everything that is wrong with the node and the pods on it.
 func (n *Node) Problems() iter.Seq[Problem] {
 	return func(yield func(Problem) bool) {
-		if n.SetAside != nil && !yield(*n.SetAside) {
-			return
+		for _, p := range []*Problem{n.SetAside, n.CordonsUnread} {
+			if p != nil && !yield(*p) {
+				return
+			}
 		}
 		for _, list := range [][]Problem{n.Blocking, n.Edited, n.Unplaced, n.RulesUnread} {
 			for _, p := range list {
@@ -98,8 +106,8 @@ func (n *Node) uid() types.UID {
 
 // isCurrent reports whether the snapshot shows what the node was read from. It is asked
 // for every node at every session, so it compares identities only.
-func (n *Node) isCurrent(host Host, s *Settings) bool {
-	if n == nil || n.Object != host.Node() || n.settings != s {
+func (n *Node) isCurrent(host Host, s *Settings, now string) bool {
+	if n == nil || n.Object != host.Node() || n.settings != s || n.hasCordonEnded(now) {
 		return false
 	}
 	// Of a node without devices it does not matter who is on it.
@@ -109,12 +117,12 @@ func (n *Node) isCurrent(host Host, s *Settings) bool {
 // readNode makes the state of a node from a snapshot. prev is what was known of
 // the node, or nil; what did not change is taken over from it. It reads the states of
 // pods and changes nothing, so it is safe to run for many nodes at once.
-func (c *Cluster) readNode(prev *Node, host Host, s *Settings) *Node {
+func (c *Cluster) readNode(prev *Node, host Host, s *Settings, now string) *Node {
 	n := &Node{Name: host.Name(), Object: host.Node(), settings: s}
 	if n.Object == nil {
 		return n
 	}
-	n.readInventory(prev)
+	n.readInventory(prev, now)
 	if n.Inventory == nil {
 		n.Unusable = ErrNoDevices
 		if n.SetAside != nil {
@@ -139,9 +147,10 @@ func (c *Cluster) readNode(prev *Node, host Host, s *Settings) *Node {
 	return n
 }
 
-func (n *Node) readInventory(prev *Node) {
-	if prev != nil && prev.settings == n.settings && prev.Object != nil && sameInventory(prev.Object, n.Object) {
+func (n *Node) readInventory(prev *Node, now string) {
+	if prev != nil && prev.settings == n.settings && prev.Object != nil && sameInventory(prev.Object, n.Object) && !prev.hasCordonEnded(now) {
 		n.Inventory, n.SetAside = prev.Inventory, prev.SetAside
+		n.CordonsUnread, n.cordonEnds, n.drains = prev.CordonsUnread, prev.cordonEnds, prev.drains
 		return
 	}
 	inv, found, err := wire.ReadNode(n.Object.Annotations, n.Name, n.settings.Factor)
@@ -153,6 +162,7 @@ func (n *Node) readInventory(prev *Node) {
 			Message: fmt.Sprintf("the devices of the node are not used: read its inventory: %v", err),
 		}
 	case found:
+		inv = n.applyCordons(inv, now)
 		n.Inventory = &inv
 	}
 }
@@ -228,9 +238,11 @@ func requireUsable(node *corev1.Node, number string) error {
 }
 
 func sameInventory(a, b *corev1.Node) bool {
-	return a.Name == b.Name &&
-		a.Annotations[wire.NodeInventory] == b.Annotations[wire.NodeInventory] &&
-		a.Annotations[wire.NodeRegister] == b.Annotations[wire.NodeRegister]
+	return a.Name == b.Name && !slices.ContainsFunc(wire.NodeKeys(), func(key string) bool {
+		text, has := a.Annotations[key]
+		other, too := b.Annotations[key]
+		return text != other || has != too
+	})
 }
 
 // NodeReference returns what an event about a node names.

@@ -13,7 +13,7 @@ const minChunk = 64
 // readChangedNodes returns the new state of every node that the snapshot shows changed. Most
 // sessions change few of thousands of nodes, so what costs is the comparison; it is
 // spread over the processors.
-func (c *Cluster) readChangedNodes(snapshot Snapshot, settings *Settings) []*Node {
+func (c *Cluster) readChangedNodes(snapshot Snapshot, settings *Settings, now string) []*Node {
 	touched, hosts := c.pods.touchedNodes(), snapshot.Hosts()
 	size := max(minChunk, (len(hosts)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var (
@@ -27,8 +27,8 @@ func (c *Cluster) readChangedNodes(snapshot Snapshot, settings *Settings) []*Nod
 			defer wait.Done()
 			for _, host := range part {
 				prev := c.nodes[host.Name()]
-				if _, again := touched[host.Name()]; again || !prev.isCurrent(host, settings) {
-					chunks[i] = append(chunks[i], c.readNode(prev, host, settings))
+				if _, again := touched[host.Name()]; again || !prev.isCurrent(host, settings, now) {
+					chunks[i] = append(chunks[i], c.readNode(prev, host, settings, now))
 				}
 			}
 		}()

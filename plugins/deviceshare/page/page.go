@@ -38,6 +38,7 @@ type deviceText struct {
 	Mode       string `json:"mode"`
 	Healthy    bool   `json:"healthy"`
 	Reason     string `json:"reason,omitempty"`
+	Cordoned   bool   `json:"cordoned,omitempty"`
 	Memory     int64  `json:"memoryBytes"`
 	UsedMemory int64  `json:"usedMemoryBytes"`
 	Cores      int    `json:"coresPercent"`
@@ -160,7 +161,7 @@ func (l ledgers) describeNode(n *nodes.Node) nodeText {
 func describeDevice(v *sharing.View) deviceText {
 	d := v.Device
 	return deviceText{
-		ID: string(d.ID), Index: d.Index, Model: d.Model, Mode: string(d.Mode), Healthy: d.Healthy, Reason: d.Reason,
+		ID: string(d.ID), Index: d.Index, Model: d.Model, Mode: string(d.Mode), Healthy: d.Healthy, Reason: d.Reason, Cordoned: d.Cordon != nil,
 		Memory: int64(d.Memory), UsedMemory: int64(v.UsedMemory()),
 		Cores: int(d.Cores), UsedCores: int(v.UsedCores()),
 		MaxShares: d.MaxShares, Shares: v.Sharers(),

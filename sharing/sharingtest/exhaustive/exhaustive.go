@@ -102,7 +102,7 @@ func (o *oracle) assignShares(c, n, d int, own []occupant, mode sharing.Mode) bo
 		if mode != "" && dev.Mode != mode || n > 0 && own[len(own)-1].share.Mode != dev.Mode {
 			continue
 		}
-		if !dev.Healthy || !o.pod.Selector.Accepts(dev) {
+		if !dev.Healthy || dev.Cordon != nil || !o.pod.Selector.Accepts(dev) {
 			continue
 		}
 		for _, s := range everyShare(dev, req) {

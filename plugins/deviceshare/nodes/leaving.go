@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package drain
+package nodes
 
 import (
 	"cmp"
@@ -9,16 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-
-	"deviceshare/sharing/upgrade"
 )
 
-// Decision is what becomes of the pods that hold devices of a node. Both lists are in order of
-// names.
-type Decision struct {
+// Leaving is what becomes of the pods that hold what is emptied. Both lists are in order of names.
+type Leaving struct {
 	// Leave are those that have to be evicted.
 	Leave []*corev1.Pod
-	// Stay are those that nobody evicts, though the driver cannot be unloaded while they run.
+	// Stay are those that nobody evicts, though it is not empty while they run.
 	Stay []Staying
 }
 
@@ -28,17 +25,15 @@ type Staying struct {
 	Why string
 }
 
-// Empties reports whether the pods that hold devices of a node have to leave it now: the operator
-// waits for that, and has closed the node to others.
-func Empties(n *corev1.Node) bool {
-	return n.Spec.Unschedulable && upgrade.PhaseOf(n.Labels) == upgrade.Emptying
-}
+// UnknownHolder is why a pod stays of which nobody can say what it has.
+const UnknownHolder = "it cannot be read which devices it has: delete it yourself, or repair it"
 
-// Decide says what becomes of the pods that hold devices of a node that Empties.
-func Decide(holders []*corev1.Pod) Decision {
-	var d Decision
+// DecideLeaving says what becomes of the pods that have to leave. A pod with the label spared
+// stays, if that is not "".
+func DecideLeaving(holders []*corev1.Pod, spared string) Leaving {
+	var d Leaving
 	for _, pod := range slices.SortedFunc(slices.Values(holders), byName) {
-		switch why := reasonToStay(pod); {
+		switch why := reasonToStay(pod, spared); {
 		case podutil.IsPodTerminal(pod) || pod.DeletionTimestamp != nil:
 		case why != "":
 			d.Stay = append(d.Stay, Staying{pod, why})
@@ -54,12 +49,12 @@ func byName(a, b *corev1.Pod) int {
 }
 
 // reasonToStay says why a pod is not evicted, "" if it is.
-func reasonToStay(pod *corev1.Pod) string {
+func reasonToStay(pod *corev1.Pod, spared string) string {
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return "the kubelet makes it from a file: take that off the node"
-	case pod.Labels[upgrade.SkipLabel] == "true":
-		return "its label " + upgrade.SkipLabel + " spares it"
+	case spared != "" && pod.Labels[spared] == "true":
+		return "its label " + spared + " spares it"
 	case metav1.GetControllerOf(pod) == nil:
 		return "no controller would make it again: delete it yourself"
 	}
