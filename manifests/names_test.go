@@ -202,7 +202,7 @@ func TestNoUsualNameIsLeftWhereEveryNameIsChanged(t *testing.T) {
 	v := namings()["all"].values()
 	for path, value := range map[string]any{
 		"configNamespace": "volcano-system", "placements.signed": "require", "view.page.enabled": true, "monitoring.podMonitor.enabled": true,
-		"monitoring.rules.enabled": true, "monitoring.rules.aliases": true, "monitoring.dashboard.enabled": true,
+		"monitoring.rules.enabled": true, "monitoring.rules.aliases": true, "monitoring.rules.dcgm": true, "monitoring.dashboard.enabled": true,
 	} {
 		v[path] = value
 	}

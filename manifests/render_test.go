@@ -149,6 +149,7 @@ func ownVariants() map[string]variant {
 		"monitoring.rules.enabled":             {value: true, count: 1},
 		"monitoring.rules.labels":              {value: node, count: 1, with: values{"monitoring.rules.enabled": true}},
 		"monitoring.rules.aliases":             {value: true, count: 2, with: values{"monitoring.rules.enabled": true}},
+		"monitoring.rules.dcgm":                {value: true, count: 2, with: values{"monitoring.rules.enabled": true}},
 		"monitoring.dashboard.enabled":         {value: true, count: 4},
 		"monitoring.dashboard.labels":          {value: node, count: 4, with: values{"monitoring.dashboard.enabled": true}},
 		// It looks at the cluster: see volcano_test.go.

@@ -139,15 +139,20 @@ func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	}
 }
 
-func TestAliasesHaveTheLabelsAndUnitsOfTheirMakers(t *testing.T) {
+func TestAliasesHaveTheLabelsAndUnitsOfTheirMakers(t *testing.T) { tryRecords(t, "aliases.yaml") }
+
+func TestCountersOfDevicesAreDividedByWhoKeepsThemBusy(t *testing.T) { tryRecords(t, "dcgm.yaml") }
+
+// tryRecords runs the promtool tests of the rules of a file that has no alerts.
+func tryRecords(t *testing.T, name string) {
 	p, dir := tools(t), t.TempDir()
-	for from, to := range map[string]string{filepath.Join(chart, "aliases.yaml"): "aliases.yaml", "testdata/aliases.yaml": "tests.yaml"} {
+	for from, to := range map[string]string{filepath.Join(chart, name): name, filepath.Join("testdata", name): "tests.yaml"} {
 		text, err := os.ReadFile(from)
 		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, to), text, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.Check(t.Context(), dir, nil, "check", "rules", "aliases.yaml"); err != nil {
+	if err := p.Check(t.Context(), dir, nil, "check", "rules", name); err != nil {
 		t.Error(err)
 	}
 	if err := p.Check(t.Context(), dir, nil, "test", "rules", "tests.yaml"); err != nil {
@@ -209,7 +214,7 @@ func with(t *testing.T, rules []byte, alert, query string) []byte {
 func readQueries(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, r := range slices.Concat(readRules(t, "rules.yaml"), readRules(t, "aliases.yaml")) {
+	for _, r := range slices.Concat(readRules(t, "rules.yaml"), readRules(t, "aliases.yaml"), readRules(t, "dcgm.yaml")) {
 		all[cmp.Or(r.Record, r.Alert)] = r.Expr
 	}
 	for _, b := range readBoards(t) {
@@ -235,7 +240,7 @@ func TestQueriesAskForMetricsThatThereAre(t *testing.T) {
 		sources.Write(text)
 	}
 	recorded := map[string]bool{}
-	for _, r := range readRules(t, "rules.yaml") {
+	for _, r := range slices.Concat(readRules(t, "rules.yaml"), readRules(t, "dcgm.yaml")) {
 		recorded[r.Record] = true
 	}
 	metric := regexp.MustCompile(`([a-z]+:)?deviceshare_[a-z_]+(:[a-z0-9]+)?`)
