@@ -128,7 +128,7 @@ func ownVariants() map[string]variant {
 		"devicePlugin.imexChannelIDs": {value: []any{0, 7}},
 		"devicePlugin.stateDir":       {value: "/c"}, "devicePlugin.mpsDir": {value: "/e"},
 		"devicePlugin.mpsTenants": {value: "any"}, "devicePlugin.mpsRootUser": {value: "allow"}, "devicePlugin.mpsPipe": {value: "ro"}, "devicePlugin.contestedDevices": {value: "tell"},
-		"devicePlugin.mpsShmSize": {value: "2Gi"}, "devicePlugin.extraArgs": {value: flags},
+		"devicePlugin.mpsShmSize": {value: "2Gi"}, "devicePlugin.extraArgs": {value: flags}, "devicePlugin.podResources.enabled": {value: true},
 		"devicePlugin.legacyReceipts":        {value: true},
 		"devicePlugin.runtimeSockets":        {value: []any{"/run/a.sock", "/run/b.sock"}},
 		"devicePlugin.auditExemptNamespaces": {value: []any{"monitoring", "gpu-operator"}},

@@ -34,7 +34,8 @@ func (o *Occupant) Object() *corev1.Pod { return o.object }
 
 // Occupants returns who has shares of devices of a node, in the order of their names; first who has
 // to leave, then who stays.
-func (c *Cluster) Occupants(node string, devices []sharing.DeviceID) (out []Occupant) {
+func (c *Cluster) Occupants(node string, devices []sharing.DeviceID) []Occupant {
+	out := []Occupant{}
 	for _, n := range c.nodes {
 		if n.Name != node || n.Ledger == nil {
 			continue

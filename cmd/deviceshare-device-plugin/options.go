@@ -28,6 +28,8 @@ type options struct {
 	health               healthFlags
 	settle, healthProbe  time.Duration
 	driverRetry          time.Duration
+	// podResources has exporters answered at kubelet.Directory.TruePodResources.
+	podResources bool
 }
 
 func defaultOptions() *options {
@@ -51,6 +53,8 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.nodeName, "node-name", o.nodeName, "name of this node's object (default $NODE_NAME, else the host name)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty uses the pod's service account")
 	f.StringVar(&o.metricsAddress, "metrics-address", o.metricsAddress, "address of /metrics (for ClusterRole deviceshare-metrics-reader) and /healthz, over HTTPS; empty serves neither")
+	f.BoolVar(&o.podResources, "pod-resources", false,
+		"answer exporters which pod has which device, at pod-resources/deviceshare.sock in --kubelet-dir, as the kubelet does at its own socket")
 	f.BoolVar(&o.failOnInitError, "fail-on-init-error", false, "exit when the driver cannot be opened at the start, instead of trying again")
 	f.StringVar(&o.memoryResources, "memory-resources", o.memoryResources,
 		"how memory and cores are offered: node-status (in the node's capacity), device-plugin (one kubelet device per unit, as before), or auto (node-status once no pod holds the latter)")

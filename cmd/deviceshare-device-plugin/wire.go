@@ -24,6 +24,7 @@ import (
 	"deviceshare/deviceplugin/kubelet"
 	"deviceshare/deviceplugin/legacy"
 	"deviceshare/deviceplugin/metrics"
+	"deviceshare/deviceplugin/mirror"
 	"deviceshare/deviceplugin/modes"
 	"deviceshare/deviceplugin/modes/mps"
 	"deviceshare/deviceplugin/node"
@@ -228,6 +229,15 @@ func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
 	})
 }
 
+// mirrorPodResources serves exporters that ask which pod has which device.
+func (p *plugin) mirrorPodResources(ctx context.Context) error {
+	here := p.o.places.Root
+	return mirror.Run(ctx, mirror.Config{
+		Socket: here.TruePodResources(), Kubelet: here.PodResources(), Resource: p.settings, Records: p.store,
+		Devices: func() []sharing.Device { return p.agent.State().Inventory().Devices },
+	})
+}
+
 // serveWhenReady starts what needs to know the devices. What runs on them is recorded
 // first where a record was lost.
 func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) error {
@@ -240,6 +250,9 @@ func (p *plugin) serveWhenReady(ctx context.Context, group *errgroup.Group) erro
 	p.mover.AwaitLook(ctx)
 	p.oversight.AskRuntime(ctx)
 	p.publisher.Begin()
+	if p.o.podResources {
+		group.Go(func() error { return p.mirrorPodResources(ctx) })
+	}
 	for _, run := range []func(context.Context) error{p.oversight.Run, p.holdings.Run, p.contests.Run, p.amounts.Run, p.releaser.Run} {
 		group.Go(func() error { return run(ctx) })
 	}

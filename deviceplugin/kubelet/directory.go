@@ -19,6 +19,12 @@ func (d Directory) PodResources() string {
 	return filepath.Join(string(d), "pod-resources", "kubelet.sock")
 }
 
+// TruePodResources is the socket of package mirror. It is beside the kubelet's because exporters
+// have that directory mounted.
+func (d Directory) TruePodResources() string {
+	return filepath.Join(string(d), "pod-resources", "deviceshare.sock")
+}
+
 // ReadCheckpoint implements CheckpointReader. The error is fs.ErrNotExist if the
 // kubelet has not written a checkpoint yet.
 func (d Directory) ReadCheckpoint() (Record, error) { return readCheckpointIn(d.DevicePlugins()) }

@@ -49,6 +49,16 @@ type PodResources struct {
 // DialPodResources prepares a client; the connection is made when it is used and
 // again when the kubelet restarts. resource is asked at every call.
 func DialPodResources(socket string, resource Resource) (*PodResources, error) {
+	client, conn, err := DialLister(socket)
+	if err != nil {
+		return nil, err
+	}
+	return &PodResources{client: client, conn: conn, resource: resource}, nil
+}
+
+// DialLister is DialPodResources for who wants the kubelet's own answers. The caller closes the
+// connection.
+func DialLister(socket string) (podresources.PodResourcesListerClient, *grpc.ClientConn, error) {
 	// A kubelet that restarts is back within seconds; grpc would wait for minutes.
 	again := backoff.DefaultConfig
 	again.MaxDelay = 3 * time.Second
@@ -57,9 +67,9 @@ func DialPodResources(socket string, resource Resource) (*PodResources, error) {
 		// A node can run many pods with many devices of other plugins.
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
-		return nil, fmt.Errorf("podresources client for %s: %w", socket, err)
+		return nil, nil, fmt.Errorf("podresources client for %s: %w", socket, err)
 	}
-	return &PodResources{client: podresources.NewPodResourcesListerClient(conn), conn: conn, resource: resource}, nil
+	return podresources.NewPodResourcesListerClient(conn), conn, nil
 }
 
 // Close ends the connection.

@@ -135,7 +135,7 @@ func listenForPlugins(directory string) (net.Listener, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory in which the device plugin registers: %w", err)
 	}
-	return listenAt(filepath.Join(directory, kubeletSocket))
+	return ListenAt(filepath.Join(directory, kubeletSocket))
 }
 
 // serveKubelet is registered with the kubelet whenever there is a list to offer.

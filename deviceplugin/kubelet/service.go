@@ -37,7 +37,7 @@ type session struct {
 
 // startSession serves on our socket at a place.
 func (s *Server) startSession(ctx context.Context, where *registrationTarget) (now *session, stop func(), err error) {
-	listener, err := listenAt(filepath.Join(where.directory, s.cfg.Socket))
+	listener, err := ListenAt(filepath.Join(where.directory, s.cfg.Socket))
 	if err != nil {
 		return nil, nil, err
 	}

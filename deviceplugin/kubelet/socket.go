@@ -17,8 +17,8 @@ import (
 // kubeletSocket is where the kubelet takes registrations, in its directory.
 const kubeletSocket = "kubelet.sock"
 
-// listenAt listens on a socket, in place of an earlier process.
-func listenAt(path string) (net.Listener, error) {
+// ListenAt listens on a socket, in place of an earlier process.
+func ListenAt(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove the socket of an earlier process: %w", err)
 	}

@@ -104,6 +104,7 @@ func whenDisturbed(r *rights) []suite {
 		{"scheduler_config", testSchedulerConfig},
 		{"neighbours", testNeighbours},
 		{"cordon", testCordon},
+		{"dcgm", testDCGM},
 		{"rights_when_disturbed", r.test},
 		{"chaos", testChaos}, // after rights: an API server that has just started refuses what it has not read yet
 		{"false_alarms_when_disturbed", testFalseAlarms},

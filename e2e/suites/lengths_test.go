@@ -64,6 +64,7 @@ func leftOut() map[string]string {
 		"scheduler_config":                        "schedulerconf: `TestAGoodEditIsHandedOnAndAWrongOneIsNot`, `TestAProgramDoesNotStartWithAConfigurationThatHasMistakes`",
 		"neighbours":                              "deviceshare: `TestAPodWithoutNeighboursHasItsDeviceAsLongAsItIsThere`, `TestAnEditOfALabelConcernsPodsThatCome`",
 		"cordon":                                  "deviceshare: `TestACordonedDeviceTakesNoNewPodsAndKeepsThoseOnIt`, `TestADrainedDeviceIsEmptiedAndItsPodsStartElsewhere`",
+		"dcgm":                                    "mirror: `TestContainersHaveTheDevicesThatTheyWereGiven`, `TestAnExporterFindsEveryPodUnderItsDevices`",
 		"broken_checkpoint":                       "agent: `TestABrokenCheckpointIsKeptAsideAndRebuiltFromWhatRuns`",
 		"missing_driver":                          "deviceshare-device-plugin: `TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater`",
 		"driver_upgrade":                          "deviceshare: `TestPodsLeaveANodeWhoseDriverIsReplaced`; node: `testdata/47-another-driver.txt`",
