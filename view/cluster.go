@@ -99,8 +99,8 @@ func (c *Cluster) findPod(namespace, name string) (*corev1.Pod, bool) {
 	return c.state.Pods[i], true
 }
 
-// groupOf returns the name of the pod's group; false if it names none.
-func groupOf(p *corev1.Pod) (types.NamespacedName, bool) {
+// GroupOf returns the name of the pod's group; false if it names none.
+func GroupOf(p *corev1.Pod) (types.NamespacedName, bool) {
 	name := cmp.Or(p.Annotations[wire.GroupName], p.Annotations[wire.VolcanoGroupName])
 	return types.NamespacedName{Namespace: p.Namespace, Name: name}, name != ""
 }

@@ -88,7 +88,7 @@ func (c *Cluster) notesOn(p *corev1.Pod) []string {
 	if note, found := c.noteOnScheduler(p.Spec.SchedulerName); found {
 		notes = append(notes, note)
 	}
-	if group, named := groupOf(p); named && c.groups[group] == nil && !slices.Contains(c.state.Forbidden, "list podgroups.scheduling.volcano.sh") {
+	if group, named := GroupOf(p); named && c.groups[group] == nil && !slices.Contains(c.state.Forbidden, "list podgroups.scheduling.volcano.sh") {
 		notes = append(notes, fmt.Sprintf("its group %s does not exist: Volcano looks at the pod when it does", group))
 	}
 	return notes

@@ -93,7 +93,7 @@ func (r *cordoner) readCall(c *cobra.Command, args []string) (*rest.Config, kube
 }
 
 func (r *cordoner) findMistakes(isTimeGiven bool, command string) error {
-	var mistakes []error
+	mistakes := []error{r.validate()}
 	if isTimeGiven && r.duration < time.Second {
 		mistakes = append(mistakes, fmt.Errorf("--for %s: want a second or more", r.duration))
 	}

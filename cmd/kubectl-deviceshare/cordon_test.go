@@ -198,8 +198,8 @@ func TestMistakesOfCordonAreToldTogether(t *testing.T) {
 		"no devices":        {func(r *cordoner) { r.devices = nil }, "uncordon", []string{"want devices, or --all"}},
 		"devices and --all": {func(r *cordoner) { r.all = true }, "uncordon", []string{"want devices, or --all"}},
 		"all at once": {func(r *cordoner) {
-			r.duration, r.reason, r.from, r.watch = time.Millisecond, "a\nb", "file", true
-		}, "drain", []string{"--for 1ms: want a second or more", "--reason: want one line of at most 253 bytes", "--from reads a file, and drain changes a cluster", "--watch does not go with drain"}},
+			r.duration, r.reason, r.from, r.watch, r.output = time.Millisecond, "a\nb", "file", true, "xml"
+		}, "drain", []string{`unknown output "xml"`, "--for 1ms: want a second or more", "--reason: want one line of at most 253 bytes", "--from reads a file, and drain changes a cluster", "--watch does not go with drain"}},
 	} {
 		r, _ := newCordoner("0")
 		c.change(r)

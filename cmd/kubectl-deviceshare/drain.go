@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	volcano "volcano.sh/apis/pkg/client/clientset/versioned"
@@ -23,7 +23,6 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/events"
 	"deviceshare/sharing/factory"
-	"deviceshare/sharing/wire"
 	"deviceshare/view"
 	"deviceshare/view/capture"
 	"deviceshare/view/live"
@@ -78,22 +77,30 @@ func (r *drainer) drainDevices(ctx context.Context, core kubernetes.Interface) e
 	r.tellPeople(closed.sentence("takes no", "take no") + " new pods.")
 	for last := ""; ; {
 		left, err := r.readOccupants(ctx, core, closed)
-		if err != nil {
-			return err
-		}
-		if len(left) == 0 {
+		if err == nil && len(left) == 0 {
 			_, err := fmt.Fprintf(r.streams.Out, "%s. In use again with: %s\n", closed.sentence("is empty", "are empty"), closed.undo())
 			return err
 		}
-		if text := view.OccupantsLine(left) + r.findObstacle(ctx, core, closed); text != last {
-			r.tellPeople(text)
-			last = text
+		if err == nil {
+			if text := view.OccupantsLine(left) + r.findObstacle(ctx, core, closed); text != last {
+				r.tellPeople(text)
+				last = text
+			}
+			err = sleepContext(ctx, r.period)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until the devices are empty: %w; the scheduler goes on without you; stop it with: %s", context.Cause(ctx), closed.undo())
-		case <-time.After(r.period):
+		if err != nil {
+			return fmt.Errorf("wait until the devices are empty: %w; the scheduler goes on without you; stop it with: %s", err, closed.undo())
 		}
+	}
+}
+
+// sleepContext waits. It returns why the context is done, if it is.
+func sleepContext(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
 }
 
@@ -189,7 +196,10 @@ func noteGangs(ctx context.Context, core kubernetes.Interface, groups volcano.In
 		}
 		for i := range all.Items {
 			g := &all.Items[i]
-			isMember := func(p *corev1.Pod) bool { return p.Namespace == namespace && groupNameOf(p) == g.Name }
+			isMember := func(p *corev1.Pod) bool {
+				name, is := view.GroupOf(p)
+				return is && name == types.NamespacedName{Namespace: namespace, Name: g.Name}
+			}
 			running := 0
 			for j := range pods.Items {
 				if p := &pods.Items[j]; isMember(p) && p.Spec.NodeName != "" && !podutil.IsPodTerminal(p) {
@@ -215,10 +225,6 @@ func note(list []view.Occupant, text string, allowed int, isMeant func(*corev1.P
 	for _, i := range meant {
 		list[i].Note = strings.TrimPrefix(list[i].Note+"; "+text, "; ")
 	}
-}
-
-func groupNameOf(p *corev1.Pod) string {
-	return cmp.Or(p.Annotations[wire.GroupName], p.Annotations[wire.VolcanoGroupName])
 }
 
 func namespacesOf(list []view.Occupant) []string {
