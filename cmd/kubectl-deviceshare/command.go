@@ -26,7 +26,7 @@ func rootCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	o.addFlags(root.PersistentFlags())
-	root.AddCommand(o.statusCommand(), o.devicesCommand(), o.podsCommand(), o.queuesCommand(), o.whyCommand(), o.topCommand(), o.webCommand(), o.doctorCommand(), o.captureCommand(), o.simulateCommand(), o.planCommand(), o.cordonCommand(), o.drainCommand(), o.uncordonCommand(), o.releaseCommand())
+	root.AddCommand(o.statusCommand(), o.devicesCommand(), o.podsCommand(), o.queuesCommand(), o.whyCommand(), o.topCommand(), o.webCommand(), o.doctorCommand(), o.captureCommand(), o.simulateCommand(), o.planCommand(), o.cordonCommand(), o.drainCommand(), o.uncordonCommand(), o.releaseCommand(), o.nodetypeCommand())
 	return root
 }
 

@@ -45,6 +45,9 @@ func testKubectl(t *testing.T, w *world) {
 			}
 		}
 	}
+	if said := w.deviceshare(ctx, t, "nodetype", sandbox.NodeName); !strings.Contains(said, fmt.Sprintf("/resources/volcano.sh/vgpu-number=%d\n", gpus*10)) {
+		t.Errorf("kubectl deviceshare nodetype says %q", said)
+	}
 	t.Logf("kubectl deviceshare why large:\n%s", w.deviceshare(ctx, t, "why", "large", "-n", "kubectl"))
 	w.viewRoleIsEnough(ctx, t)
 	w.topKubectl(ctx, t, u)
