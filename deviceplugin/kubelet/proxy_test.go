@@ -5,7 +5,7 @@ package kubelet_test
 import (
 	"context"
 	"errors"
-	"os"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -51,8 +51,11 @@ func startProxyAs(t *testing.T, k *kubelettest.Kubelet, c kubelet.ProxyConfig) *
 	}()
 	w.end = func() { cancel(); <-ended }
 	t.Cleanup(w.end)
-	for { // a directory cannot be watched before it is there
-		if _, err := os.Stat(filepath.Join(w.directory, "kubelet.sock")); err == nil {
+	// A directory cannot be watched before it is there, and the file of a socket is there a moment
+	// before somebody listens.
+	for {
+		if conn, err := net.Dial("unix", filepath.Join(w.directory, "kubelet.sock")); err == nil {
+			_ = conn.Close()
 			return w
 		}
 		time.Sleep(time.Millisecond)
