@@ -67,6 +67,7 @@ func usualVariants() map[string]variant {
 	out := map[string]variant{
 		"keeper.tolerations": {value: []any{map[string]any{"key": "mps", "operator": "Exists"}}},
 		"gitops.enabled":     {value: true, count: -2},
+		"openshift.enabled":  {value: true, count: 2},
 	}
 	for _, workload := range []string{"scheduler", "devicePlugin", "keeper", "webhook", "view.page"} {
 		count, with := 0, values(nil)

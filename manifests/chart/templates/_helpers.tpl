@@ -67,7 +67,7 @@ updateStrategy:
 
 {{- /* The pod of a Deployment whose replicas stand in for each other: on different nodes
        where there are some, and with what Pod Security `restricted` asks of a pod. Takes the name and the
-       values of the component. */ -}}
+       values of the component, and the chart's root. */ -}}
 {{- define "deviceshare.replicas" -}}
 {{- $selector := dict "matchLabels" (dict "app.kubernetes.io/name" (index . 0)) -}}
 {{- $spread := (index . 1).topologySpreadConstraints | default (list (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway")) -}}
@@ -75,14 +75,17 @@ topologySpreadConstraints:
   {{- range $spread }}
   - {{ toYaml (hasKey . "labelSelector" | ternary . (merge (dict "labelSelector" $selector) .)) | nindent 4 | trim }}
   {{- end }}
-{{ include "deviceshare.user" . }}
+{{ include "deviceshare.user" (index . 2) }}
 {{- end -}}
 
+{{- /* Nobody in particular. OpenShift gives each namespace users of its own. Takes the chart's root. */ -}}
 {{- define "deviceshare.user" -}}
 securityContext:
   runAsNonRoot: true
+  {{- if not (.Values.openshift).enabled }}
   runAsUser: 65532
   runAsGroup: 65532
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 {{- end -}}
