@@ -71,7 +71,7 @@ func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, c
 	var names []string
 	for _, w := range written {
 		b.Progress(w.String())
-		name := fmt.Sprintf("deviceshare-%s-%s.oci.tar", w.Product.Name, b.Version)
+		name := archiveName(w.Product.Name, b.Version)
 		if err := image.WriteArchive(filepath.Join(dir, name), w.Layout); err != nil {
 			return nil, err
 		}
@@ -93,6 +93,7 @@ func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, c
 		{fmt.Sprintf("deviceshare-%s.tgz", strings.TrimPrefix(b.Version, "v")), source.packChart},
 		{fmt.Sprintf("deviceshare-%s.yaml", b.Version), source.renderPlain},
 		{fmt.Sprintf("deviceshare-%s.spdx.json", b.Version), func() ([]byte, error) { return spdxDocument(b, written, created) }},
+		{"images.txt", func() ([]byte, error) { return listImages(written, b.Version), nil }},
 	}
 	for _, s := range steps {
 		data, err := s.write()
@@ -108,6 +109,20 @@ func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, c
 		return nil, err
 	}
 	return append(names, sumsFile), nil
+}
+
+func archiveName(product, version string) string {
+	return fmt.Sprintf("deviceshare-%s-%s.oci.tar", product, version)
+}
+
+// listImages returns what a mirror has to hold, a line for each image: its name, its digest, and
+// the archive that has it.
+func listImages(written []product.Written, version string) []byte {
+	var text strings.Builder
+	for _, w := range written {
+		fmt.Fprintf(&text, "%s@%s %s\n", w.Name, w.Digest, archiveName(w.Product.Name, version))
+	}
+	return []byte(text.String())
 }
 
 // sumsFile lists the checksums of all other files, as sha256sum(1) reads them.

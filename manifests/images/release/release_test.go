@@ -248,3 +248,14 @@ func TestTheChecksumsNameEveryFile(t *testing.T) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
+
+func TestTheListOfImagesNamesEachWithItsDigestAndArchive(t *testing.T) {
+	written := []product.Written{
+		{Product: product.Product{Name: "scheduler"}, Name: "deviceshare/scheduler:v0.2.0", Digest: v1.Hash{Algorithm: "sha256", Hex: "abc"}},
+		{Product: product.Product{Name: "view"}, Name: "deviceshare/view:v0.2.0", Digest: v1.Hash{Algorithm: "sha256", Hex: "def"}},
+	}
+	want := "deviceshare/scheduler:v0.2.0@sha256:abc deviceshare-scheduler-v0.2.0.oci.tar\ndeviceshare/view:v0.2.0@sha256:def deviceshare-view-v0.2.0.oci.tar\n"
+	if got := string(listImages(written, "v0.2.0")); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
