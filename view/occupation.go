@@ -32,42 +32,29 @@ type Occupant struct {
 // Object is the pod as it was read.
 func (o *Occupant) Object() *corev1.Pod { return o.object }
 
-// Occupants returns who has shares of devices of a node, in the order of their names; first who has
-// to leave, then who stays.
+// Occupants returns who has shares of devices of a node: who is ending, who has to leave, and who
+// stays, each in the order of their names.
 func (c *Cluster) Occupants(node string, devices []sharing.DeviceID) []Occupant {
 	out := []Occupant{}
-	for _, n := range c.nodes {
-		if n.Name != node || n.Ledger == nil {
-			continue
-		}
-		has, blocks := map[sharing.Owner]bool{}, map[sharing.Owner]bool{}
-		views := n.Ledger.Views()
-		for i := range views {
-			if slices.Contains(devices, views[i].Device.ID) {
-				for _, h := range views[i].Held() {
-					has[h.Owner] = true
-				}
-			}
-		}
-		for _, o := range n.Ledger.Blocking() {
-			blocks[o] = true
-		}
-		holders := c.podsOf(has)
-		for _, p := range holders {
-			if p.DeletionTimestamp != nil {
-				out = append(out, occupantOf(p, ""))
-			}
-		}
-		decided := nodes.DecideLeaving(holders, "")
-		for _, p := range decided.Leave {
+	at := slices.IndexFunc(c.nodes, func(n *nodes.Node) bool { return n.Name == node && n.Ledger != nil })
+	if at < 0 {
+		return out
+	}
+	found := c.nodes[at].OccupantsOf(devices...)
+	for _, p := range found.Holders {
+		if p.DeletionTimestamp != nil {
 			out = append(out, occupantOf(p, ""))
 		}
-		for _, s := range decided.Stay {
-			out = append(out, occupantOf(s.Pod, s.Why))
-		}
-		for _, p := range c.podsOf(blocks) {
-			out = append(out, occupantOf(p, nodes.UnknownHolder))
-		}
+	}
+	decided := nodes.DecideLeaving(found.Holders, "")
+	for _, p := range decided.Leave {
+		out = append(out, occupantOf(p, ""))
+	}
+	for _, s := range decided.Stay {
+		out = append(out, occupantOf(s.Pod, s.Why))
+	}
+	for _, p := range found.Unknown {
+		out = append(out, occupantOf(p, nodes.UnknownHolder))
 	}
 	return out
 }
@@ -78,16 +65,6 @@ func occupantOf(p *corev1.Pod, stays string) Occupant {
 		o.Controller = c.Kind + "/" + c.Name
 	}
 	return o
-}
-
-// podsOf are the pods of owners that are known.
-func (c *Cluster) podsOf(owners map[sharing.Owner]bool) (pods []*corev1.Pod) {
-	for o := range owners {
-		if p := c.owners[o]; p != nil {
-			pods = append(pods, p)
-		}
-	}
-	return pods
 }
 
 // OccupantsText is a table of who would leave and who would stay.

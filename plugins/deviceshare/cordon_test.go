@@ -97,11 +97,12 @@ func TestADrainedDeviceIsEmptiedAndItsPodsStartElsewhere(t *testing.T) {
 
 func TestCordonsThatCannotBeReadCloseTheNode(t *testing.T) {
 	n := nodeOf(t, devices("n1", 2, 10000))
-	n.Annotations[wire.NodeCordon] = `{"version":1,"devices":{"GPU-n1-0":{"effect":"Never"}}}`
+	n.Annotations[wire.NodeCordon] = `{"version":1,"devices":{"GPU-n1-0":{"effect":"Never","until":"noon"}}}`
 	l := newLab(t, n, groupOf("g", 1), podOf("p", "g", asks{number: 1, memory: 1000}))
 	l.eventually("the pod is told", func() bool { l.tick(); return strings.Contains(l.status.message("p"), "Cordoned") })
 	want := `DeviceCordonsUnreadable: no device of the node takes new pods until it can be read which are cordoned: correct or remove the annotation volcano.sh/vgpu-cordon: ` +
-		`cordons: devices["GPU-n1-0"].effect: "Never" is not known: want NoSchedule or NoExecute`
+		`cordons: devices["GPU-n1-0"].effect: "Never" is not known: want NoSchedule or NoExecute; ` +
+		`cordons: devices["GPU-n1-0"].until: "noon" is no time such as 2026-01-31T15:04:05Z`
 	if all := strings.Join(l.report.all(), "\n"); !strings.Contains(all, want) {
 		t.Errorf("reported\n%s\nwant %s", all, want)
 	}

@@ -244,7 +244,7 @@ func TestInAnyOrderOfStatesOnlyThoseLeaveWhoHaveTo(t *testing.T) {
 func drainedOn(node string, index int, c sharing.Cordon, holders ...*corev1.Pod) nodes.DrainedDevice {
 	c.Drains = true
 	d := &sharing.Device{ID: sharing.DeviceID(fmt.Sprint("GPU-", node, "-", index)), Index: index, Cordon: &c}
-	return nodes.DrainedDevice{Node: nodeIn(node, "", false), Device: d, Holders: holders}
+	return nodes.DrainedDevice{Node: nodeIn(node, "", false), Device: d, Occupants: nodes.Occupants{Holders: holders}}
 }
 
 func TestPodsLeaveADeviceThatPeopleDrainAndNoOther(t *testing.T) {

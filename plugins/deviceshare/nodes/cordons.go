@@ -5,6 +5,7 @@ package nodes
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,9 +20,10 @@ func (n *Node) applyCordons(inv sharing.Inventory, now string) sharing.Inventory
 	cordons, err := wire.ReadCordons(n.Object.Annotations)
 	if err != nil {
 		n.CordonsUnread = &Problem{
-			Object:  NodeReference(n.Object),
-			Reason:  events.DeviceCordonsUnreadable,
-			Message: fmt.Sprintf("no device of the node takes new pods until it can be read which are cordoned: correct or remove the annotation %s: %v", wire.NodeCordon, err),
+			Object: NodeReference(n.Object),
+			Reason: events.DeviceCordonsUnreadable,
+			Message: fmt.Sprintf("no device of the node takes new pods until it can be read which are cordoned: correct or remove the annotation %s: %s",
+				wire.NodeCordon, strings.ReplaceAll(err.Error(), "\n", "; ")),
 		}
 		cordons = sharing.Cordons{}
 		for i := range inv.Devices {
@@ -37,46 +39,51 @@ func (n *Node) applyCordons(inv sharing.Inventory, now string) sharing.Inventory
 type DrainedDevice struct {
 	Node *corev1.Node
 	*sharing.Device
-	// Holders are the pods that have shares of it, Unknown those of which it cannot be read whether
-	// they do.
-	Holders, Unknown []*corev1.Pod
+	Occupants
 }
+
+// Occupants are the pods that have shares of devices. Unknown are those of which it cannot be read
+// whether they do.
+type Occupants struct{ Holders, Unknown []*corev1.Pod }
 
 // Drained returns the devices that people drain, for the goroutine that follows.
 func (c *Cluster) Drained() (drained []DrainedDevice) {
 	for _, n := range c.nodes {
-		if n.drains {
-			drained = append(drained, n.drainedDevices()...)
+		if !n.drains {
+			continue
+		}
+		for i := range n.Inventory.Devices {
+			if d := &n.Inventory.Devices[i]; d.Cordon != nil && d.Cordon.Drains {
+				drained = append(drained, DrainedDevice{n.Object, d, n.OccupantsOf(d.ID)})
+			}
 		}
 	}
 	return drained
 }
 
-func (n *Node) drainedDevices() (drained []DrainedDevice) {
-	pods := make(map[sharing.Owner]*corev1.Pod, len(n.tasks))
-	for _, pod := range n.tasks {
-		pods[ownerOf(pod)] = pod
-	}
+// OccupantsOf returns the pods that have shares of devices of the node.
+func (n *Node) OccupantsOf(devices ...sharing.DeviceID) (o Occupants) {
+	has, unread := map[sharing.Owner]bool{}, map[sharing.Owner]bool{}
 	views := n.Ledger.Views()
 	for i := range views {
-		v := &views[i]
-		if c := v.Device.Cordon; c == nil || !c.Drains {
-			continue
+		for _, h := range views[i].Held() {
+			has[h.Owner] = has[h.Owner] || slices.Contains(devices, views[i].Device.ID)
 		}
-		one, seen := DrainedDevice{Node: n.Object, Device: v.Device}, map[sharing.Owner]bool{}
-		for _, h := range v.Held() {
-			if pod := pods[h.Owner]; pod != nil && !seen[h.Owner] {
-				seen[h.Owner], one.Holders = true, append(one.Holders, pod)
-			}
-		}
-		for _, o := range n.Ledger.Blocking() {
-			if pod := pods[o]; pod != nil {
-				one.Unknown = append(one.Unknown, pod)
-			}
-		}
-		drained = append(drained, one)
 	}
-	return drained
+	for _, owner := range n.Ledger.Blocking() {
+		unread[owner] = true
+	}
+	for _, pod := range n.tasks {
+		switch owner := ownerOf(pod); {
+		case has[owner]:
+			o.Holders = append(o.Holders, pod)
+		case unread[owner]:
+			o.Unknown = append(o.Unknown, pod)
+		}
+	}
+	slices.SortFunc(o.Holders, byName)
+	slices.SortFunc(o.Unknown, byName)
+	return o
 }
 
 // hasCordonEnded reports whether a cordon has ended since the node was read.
