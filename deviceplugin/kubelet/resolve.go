@@ -172,13 +172,14 @@ func (r *Resolver) awaitPod(ctx context.Context, owner sharing.Owner) (types.Nam
 	r.mu.Lock()
 	wasAbsent := r.absent[owner]
 	r.mu.Unlock()
+	canWait := ctx.Err() == nil // other owners may have used the time up
 	if wasAbsent {
 		over, cancel := context.WithCancel(ctx)
 		cancel()
 		return r.Pods.Await(over, owner)
 	}
 	name, ok := r.Pods.Await(ctx, owner)
-	if !ok && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if !ok && canWait && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if len(r.absent) >= mostAbsent || r.absent == nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -243,22 +244,46 @@ func (p *patient) Await(ctx context.Context, o sharing.Owner) (types.NamespacedN
 // A pod that has ended stays in the kubelet's record until the next allocation. It does not hold up
 // each start of the pod that has its slots now, and is seen all the same should it appear.
 func TestAnOwnerThatHasEndedIsWaitedForOnce(t *testing.T) {
-	w := &patient{world: &world{
-		kubelet: fileText(held("u1", "main", "id1", "s1"), held("ended", "main", "id0", "s1")),
-		live:    map[sharing.Owner]types.NamespacedName{"u1": named("p1")},
-	}}
-	r := w.resolver()
-	r.Pods = w
-	for n := range 5 {
-		if id, err := r.Resolve(t.Context(), []string{"s1"}); err != nil || id.Owner != "u1" {
-			t.Fatalf("start %d: %v, %v", n, id, err)
+	synctest.Test(t, func(t *testing.T) {
+		w := &patient{world: &world{
+			kubelet: fileText(held("u1", "main", "id1", "s1"), held("ended", "main", "id0", "s1")),
+			live:    map[sharing.Owner]types.NamespacedName{"u1": named("p1")},
+		}}
+		r := w.resolver()
+		r.Pods, r.Patience = w, 2*time.Second
+		began := time.Now()
+		for n := range 5 {
+			if id, err := r.Resolve(t.Context(), []string{"s1"}); err != nil || id.Owner != "u1" {
+				t.Fatalf("start %d: %v, %v", n, id, err)
+			}
 		}
-	}
-	if w.waits != 1 {
-		t.Errorf("the pod that has ended was waited for %d times in 5 starts, want 1", w.waits)
-	}
-	w.live["ended"] = named("p0")
-	if _, err := r.Resolve(t.Context(), []string{"s1"}); !errors.Is(err, ErrTwoOwners) {
-		t.Errorf("when it is there after all: %v", err)
-	}
+		if took := time.Since(began); w.waits != 1 || took != r.Patience {
+			t.Errorf("the pod that has ended was waited for %d times in 5 starts, %v in all, want once for %v", w.waits, took, r.Patience)
+		}
+		w.live["ended"] = named("p0")
+		if _, err := r.Resolve(t.Context(), []string{"s1"}); !errors.Is(err, ErrTwoOwners) {
+			t.Errorf("when it is there after all: %v", err)
+		}
+	})
+}
+
+// Of several owners that have ended, the first uses the time up. The others are not taken for
+// absent before somebody has waited for them.
+func TestAnOwnerForWhomThereWasNoTimeIsWaitedForLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &patient{world: &world{
+			kubelet: fileText(held("u1", "main", "id1", "s1"), held("ended", "main", "id0", "s1"), held("new", "main", "id2", "s1")),
+			live:    map[sharing.Owner]types.NamespacedName{"u1": named("p1")},
+		}}
+		r := w.resolver()
+		r.Pods, r.Patience = w, 2*time.Second
+		for range 5 {
+			if id, err := r.Resolve(t.Context(), []string{"s1"}); err != nil || id.Owner != "u1" {
+				t.Fatalf("%v, %v", id, err)
+			}
+		}
+		if w.waits != 2 {
+			t.Errorf("two pods were waited for %d times in 5 starts, want each once", w.waits)
+		}
+	})
 }
