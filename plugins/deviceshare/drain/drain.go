@@ -83,11 +83,11 @@ func (d *Drain) Look(client kubernetes.Interface, from informers.SharedInformerF
 	for i := range drained {
 		targets[drained[i].Node.Name+"/"+string(drained[i].ID)] = targetOf(&drained[i])
 	}
-	d.empty(client, targets)
+	d.orderEvictions(client, targets)
 }
 
-// empty orders that targets be emptied, and nothing else.
-func (d *Drain) empty(client kubernetes.Interface, targets map[string]target) {
+// orderEvictions orders that targets be emptied, and nothing else.
+func (d *Drain) orderEvictions(client kubernetes.Interface, targets map[string]target) {
 	wanted := map[types.UID]bool{}
 	for _, t := range targets {
 		for _, pod := range t.decided.Leave {
@@ -97,12 +97,12 @@ func (d *Drain) empty(client kubernetes.Interface, targets map[string]target) {
 	d.wanted.Store(&wanted)
 	for _, key := range slices.Sorted(maps.Keys(targets)) {
 		t := targets[key]
+		d.reportObstacles(key, &t) // to former orders: how soon these are answered is chance
 		for _, pod := range t.decided.Leave {
 			d.evictor.Evict(client, evictor.Eviction{
 				Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, Why: t.why, Event: t.event, Condition: t.event,
 			})
 		}
-		d.reportObstacles(key, &t)
 	}
 	maps.DeleteFunc(d.told, func(key, _ string) bool {
 		_, still := targets[key]
