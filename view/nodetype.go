@@ -45,18 +45,18 @@ func Autoscalers() []string { return []string{"aws", "azure", "cluster-api", "ka
 func (t NodeType) Text(autoscaler string) (string, error) {
 	switch autoscaler {
 	case "aws", "tencent": // the cluster autoscaler's own form
-		return t.tags("k8s.io/cluster-autoscaler/node-template/resources/", func(name string) string { return name }), nil
+		return t.writeTags("k8s.io/cluster-autoscaler/node-template/resources/", func(name string) string { return name }), nil
 	case "azure": // whose tags have no slashes
-		return t.tags("k8s.io_cluster-autoscaler_node-template_resources_", func(name string) string { return strings.ReplaceAll(name, "/", "_") }), nil
+		return t.writeTags("k8s.io_cluster-autoscaler_node-template_resources_", func(name string) string { return strings.ReplaceAll(name, "/", "_") }), nil
 	case "cluster-api": // which knows one resource beside CPU and memory
 		return fmt.Sprintf("capacity.cluster-autoscaler.kubernetes.io/gpu-type=%s\ncapacity.cluster-autoscaler.kubernetes.io/gpu-count=%s\n", t.Offers[0].Resource, t.Offers[0].Amount), nil
 	case "karpenter":
-		return t.overlay()
+		return t.writeOverlay()
 	}
 	return "", fmt.Errorf("unknown autoscaler %q: want one of %s", autoscaler, strings.Join(Autoscalers(), ", "))
 }
 
-func (t NodeType) tags(prefix string, rename func(string) string) string {
+func (t NodeType) writeTags(prefix string, rename func(string) string) string {
 	var b strings.Builder
 	for _, o := range t.Offers {
 		fmt.Fprintf(&b, "%s%s=%s\n", prefix, rename(o.Resource), o.Amount)
@@ -64,8 +64,8 @@ func (t NodeType) tags(prefix string, rename func(string) string) string {
 	return b.String()
 }
 
-// overlay is Karpenter's NodeOverlay, which is for types of instances.
-func (t NodeType) overlay() (string, error) {
+// writeOverlay writes Karpenter's NodeOverlay, which is for types of instances.
+func (t NodeType) writeOverlay() (string, error) {
 	if t.Instance == "" {
 		return "", fmt.Errorf("the node has no label %s, by which Karpenter knows its type", corev1.LabelInstanceTypeStable)
 	}

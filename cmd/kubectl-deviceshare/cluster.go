@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -109,4 +110,25 @@ func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 	}
 	s.Sort()
 	return nil
+}
+
+func readNode(ctx context.Context, core kubernetes.Interface, name string) (*corev1.Node, error) {
+	n, err := core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no node %s: see kubectl get nodes", name)
+	case err != nil:
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// readNodeState reads one node, and the device configuration.
+func (o *options) readNodeState(ctx context.Context, core kubernetes.Interface, name string) (*capture.State, error) {
+	n, err := readNode(ctx, core, name)
+	if err != nil {
+		return nil, err
+	}
+	s := &capture.State{Taken: time.Now(), Nodes: []*corev1.Node{n}}
+	return s, live.ReadConfig(ctx, core, o.configNamespace, s)
 }

@@ -49,11 +49,11 @@ func (o *options) cordonCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			closed, err := r.cordon(c.Context(), core, time.Now())
+			closed, err := r.cordonDevices(c.Context(), core, time.Now())
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(r.streams.Out, "%s new pods. In use again with: %s\n", closed.sentence("takes no", "take no"), closed.undo())
+			_, err = fmt.Fprintf(r.streams.Out, "%s new pods. In use again with: %s\n", closed.beginSentence("takes no", "take no"), closed.undoCommand())
 			return err
 		},
 	}
@@ -71,7 +71,7 @@ func (o *options) uncordonCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return r.uncordon(c.Context(), core, time.Now())
+			return r.uncordonDevices(c.Context(), core, time.Now())
 		},
 	}
 	c.Flags().BoolVar(&r.all, "all", false, "all devices of the node, and those that are not there any more")
@@ -118,16 +118,16 @@ type closedDevices struct {
 	devices []sharing.Device
 }
 
-// ids are the UUIDs of the devices.
-func (d *closedDevices) ids() (ids []sharing.DeviceID) {
+// deviceIDs are the UUIDs of the devices.
+func (d *closedDevices) deviceIDs() (ids []sharing.DeviceID) {
 	for i := range d.devices {
 		ids = append(ids, d.devices[i].ID)
 	}
 	return ids
 }
 
-// indexes are the indexes of the devices, for a command line.
-func (d *closedDevices) indexes() string {
+// listIndexes are the indexes of the devices, for a command line.
+func (d *closedDevices) listIndexes() string {
 	var out []string
 	for i := range d.devices {
 		out = append(out, strconv.Itoa(d.devices[i].Index))
@@ -135,8 +135,8 @@ func (d *closedDevices) indexes() string {
 	return strings.Join(out, " ")
 }
 
-// sentence begins a sentence about the devices, with the verb for one or several.
-func (d *closedDevices) sentence(one, several string) string {
+// beginSentence begins a sentence about the devices, with the verb for one or several.
+func (d *closedDevices) beginSentence(one, several string) string {
 	var names []string
 	for i := range d.devices {
 		names = append(names, fmt.Sprintf("%d (%s)", d.devices[i].Index, d.devices[i].ID))
@@ -147,13 +147,13 @@ func (d *closedDevices) sentence(one, several string) string {
 	return fmt.Sprintf("Devices %s of node %s %s", strings.Join(names, ", "), d.node, several)
 }
 
-// undo is the command that takes a cordon back.
-func (d *closedDevices) undo() string {
-	return fmt.Sprintf("kubectl deviceshare uncordon %s %s", d.node, d.indexes())
+// undoCommand is the command that takes a cordon back.
+func (d *closedDevices) undoCommand() string {
+	return fmt.Sprintf("kubectl deviceshare uncordon %s %s", d.node, d.listIndexes())
 }
 
-// cordon writes on the node that the devices take no new pods.
-func (r *cordoner) cordon(ctx context.Context, core kubernetes.Interface, now time.Time) (*closedDevices, error) {
+// cordonDevices writes on the node that the devices take no new pods.
+func (r *cordoner) cordonDevices(ctx context.Context, core kubernetes.Interface, now time.Time) (*closedDevices, error) {
 	one := sharing.Cordon{Drains: r.drains, Reason: r.reason, By: whoAmI(ctx, core), Since: timeText(now)}
 	if r.duration > 0 {
 		one.Until = timeText(now.Add(r.duration))
@@ -173,7 +173,7 @@ func (r *cordoner) cordon(ctx context.Context, core kubernetes.Interface, now ti
 				next[id] = c
 			}
 		}
-		for _, id := range closed.ids() {
+		for _, id := range closed.deviceIDs() {
 			next[id] = one
 		}
 		return next, nil
@@ -181,8 +181,8 @@ func (r *cordoner) cordon(ctx context.Context, core kubernetes.Interface, now ti
 	return closed, err
 }
 
-// uncordon writes on the node that the devices take new pods again.
-func (r *cordoner) uncordon(ctx context.Context, core kubernetes.Interface, now time.Time) error {
+// uncordonDevices writes on the node that the devices take new pods again.
+func (r *cordoner) uncordonDevices(ctx context.Context, core kubernetes.Interface, now time.Time) error {
 	var opened []string
 	err := r.editCordons(ctx, core, func(n *corev1.Node, known sharing.Cordons) (sharing.Cordons, error) {
 		chosen, err := r.selectCordoned(n, known)
@@ -227,7 +227,7 @@ func (r *cordoner) selectCordoned(n *corev1.Node, known sharing.Cordons) ([]shar
 	}
 	chosen, err := selectDevices(inv, r.devices)
 	closed := closedDevices{devices: chosen}
-	return closed.ids(), err
+	return closed.deviceIDs(), err
 }
 
 // editCordons changes the cordons of the node. Others may change them at the same time.
@@ -273,17 +273,6 @@ func writeCordons(ctx context.Context, core kubernetes.Interface, n *corev1.Node
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-func readNode(ctx context.Context, core kubernetes.Interface, name string) (*corev1.Node, error) {
-	n, err := core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("there is no node %s: see kubectl get nodes", name)
-	case err != nil:
-		return nil, fmt.Errorf("read node %s: %w", name, err)
-	}
-	return n, nil
-}
 
 // devicesOf are the devices that a node publishes.
 func devicesOf(n *corev1.Node) (sharing.Inventory, error) {

@@ -59,11 +59,11 @@ func TestDevicesAreCordonedAndTakenBackOneByOne(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	r, _ := newCordoner("2", "GPU-a")
 	r.reason, r.duration = "fan", time.Hour
-	closed, err := r.cordon(t.Context(), core, now)
+	closed, err := r.cordonDevices(t.Context(), core, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := closed.sentence("takes no", "take no")+"; "+closed.undo(), "Devices 0 (GPU-a), 2 (GPU-c) of node n1 take no; kubectl deviceshare uncordon n1 0 2"; got != want {
+	if got, want := closed.beginSentence("takes no", "take no")+"; "+closed.undoCommand(), "Devices 0 (GPU-a), 2 (GPU-c) of node n1 take no; kubectl deviceshare uncordon n1 0 2"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	one := sharing.Cordon{Reason: "fan", By: "carol", Since: "2026-01-02T03:04:05Z", Until: "2026-01-02T04:04:05Z"}
@@ -73,7 +73,7 @@ func TestDevicesAreCordonedAndTakenBackOneByOne(t *testing.T) {
 	// A device that is broken can be cordoned, too. What has ended goes.
 	r, _ = newCordoner("1")
 	r.drains = true
-	if _, err := r.cordon(t.Context(), core, now.Add(2*time.Hour)); err != nil {
+	if _, err := r.cordonDevices(t.Context(), core, now.Add(2*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	drained := sharing.Cordon{Drains: true, By: "carol", Since: "2026-01-02T05:04:05Z"}
@@ -84,7 +84,7 @@ func TestDevicesAreCordonedAndTakenBackOneByOne(t *testing.T) {
 		{"0", "No such device of node n1 was cordoned.\n"}, {"1", "Node n1 takes new pods again on GPU-b.\n"}, {"1", "No such device of node n1 was cordoned.\n"},
 	} {
 		r, out := newCordoner(c.device)
-		if err := r.uncordon(t.Context(), core, now.Add(2*time.Hour)); err != nil || out.String() != c.want {
+		if err := r.uncordonDevices(t.Context(), core, now.Add(2*time.Hour)); err != nil || out.String() != c.want {
 			t.Errorf("uncordon %s: %q, %v; want %q", c.device, out, err, c.want)
 		}
 	}
@@ -99,7 +99,7 @@ func TestADeviceThatIsGoneCanBeTakenBack(t *testing.T) {
 	n.Annotations[wire.NodeCordon] = `{"version":1,"devices":{"GPU-0badc0de-1":{},"GPU-a":{}}}`
 	core := asCarol(n)
 	r, out := newCordoner("0badc0de")
-	if err := r.uncordon(t.Context(), core, time.Now()); err != nil || out.String() != "Node n1 takes new pods again on GPU-0badc0de-1.\n" {
+	if err := r.uncordonDevices(t.Context(), core, time.Now()); err != nil || out.String() != "Node n1 takes new pods again on GPU-0badc0de-1.\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 	if got := cordonsOf(t, core); len(got) != 1 {
@@ -107,7 +107,7 @@ func TestADeviceThatIsGoneCanBeTakenBack(t *testing.T) {
 	}
 	r, out = newCordoner()
 	r.all = true
-	if err := r.uncordon(t.Context(), core, time.Now()); err != nil || out.String() != "Node n1 takes new pods again on GPU-a.\n" {
+	if err := r.uncordonDevices(t.Context(), core, time.Now()); err != nil || out.String() != "Node n1 takes new pods again on GPU-a.\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 	if got := cordonsOf(t, core); len(got) != 0 {
@@ -135,7 +135,7 @@ func TestWhatCannotBeCordonedIsSaidAndNothingIsWritten(t *testing.T) {
 	} {
 		core := asCarol(c.node.DeepCopy())
 		r, _ := newCordoner(c.devices...)
-		_, err := r.cordon(t.Context(), core, time.Now())
+		_, err := r.cordonDevices(t.Context(), core, time.Now())
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", name, err, want)
@@ -150,7 +150,7 @@ func TestWhatCannotBeCordonedIsSaidAndNothingIsWritten(t *testing.T) {
 	core := asCarol(unreadable)
 	r, _ := newCordoner()
 	r.all = true
-	if err := r.uncordon(t.Context(), core, time.Now()); err != nil || len(cordonsOf(t, core)) != 0 {
+	if err := r.uncordonDevices(t.Context(), core, time.Now()); err != nil || len(cordonsOf(t, core)) != 0 {
 		t.Errorf("what cannot be read cannot be removed: %v", err)
 	}
 }
@@ -174,7 +174,7 @@ func TestTwoWhoCordonAtOnceBothGetTheirWay(t *testing.T) {
 		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("changed"))
 	})
 	r, _ := newCordoner("0")
-	if _, err := r.cordon(t.Context(), core, time.Now()); err != nil {
+	if _, err := r.cordonDevices(t.Context(), core, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	got := cordonsOf(t, core)

@@ -24,8 +24,6 @@ import (
 	"deviceshare/sharing/events"
 	"deviceshare/sharing/factory"
 	"deviceshare/view"
-	"deviceshare/view/capture"
-	"deviceshare/view/live"
 )
 
 // drainer is one call of the command drain.
@@ -70,15 +68,15 @@ func (r *drainer) drainDevices(ctx context.Context, core kubernetes.Interface) e
 		defer cancel()
 		ctx = limited
 	}
-	closed, err := r.cordon(ctx, core, time.Now())
+	closed, err := r.cordonDevices(ctx, core, time.Now())
 	if err != nil {
 		return err
 	}
-	r.tellPeople(closed.sentence("takes no", "take no") + " new pods.")
+	r.tellPeople(closed.beginSentence("takes no", "take no") + " new pods.")
 	for last := ""; ; {
 		left, err := r.readOccupants(ctx, core, closed)
 		if err == nil && len(left) == 0 {
-			_, err := fmt.Fprintf(r.streams.Out, "%s. In use again with: %s\n", closed.sentence("is empty", "are empty"), closed.undo())
+			_, err := fmt.Fprintf(r.streams.Out, "%s. In use again with: %s\n", closed.beginSentence("is empty", "are empty"), closed.undoCommand())
 			return err
 		}
 		if err == nil {
@@ -89,7 +87,7 @@ func (r *drainer) drainDevices(ctx context.Context, core kubernetes.Interface) e
 			err = sleepContext(ctx, r.period)
 		}
 		if err != nil {
-			return fmt.Errorf("wait until the devices are empty: %w; the scheduler goes on without you; stop it with: %s", err, closed.undo())
+			return fmt.Errorf("wait until the devices are empty: %w; the scheduler goes on without you; stop it with: %s", err, closed.undoCommand())
 		}
 	}
 }
@@ -118,7 +116,7 @@ func (r *drainer) showWhoLeaves(ctx context.Context, core kubernetes.Interface, 
 	noteGangs(ctx, core, groups, list)
 	text := view.OccupantsText(list, r.terminalPaint())
 	if len(list) == 0 {
-		text = closed.sentence("is empty", "are empty") + ".\n"
+		text = closed.beginSentence("is empty", "are empty") + ".\n"
 	}
 	if text, err = r.renderAnswer(answer{value: list, text: text}); err != nil {
 		return err
@@ -143,7 +141,7 @@ func (r *drainer) findDevices(ctx context.Context, core kubernetes.Interface) (*
 
 // readOccupants reads who is on the devices of the node.
 func (r *drainer) readOccupants(ctx context.Context, core kubernetes.Interface, closed *closedDevices) ([]view.Occupant, error) {
-	n, err := readNode(ctx, core, r.node)
+	state, err := r.readNodeState(ctx, core, r.node)
 	if err != nil {
 		return nil, err
 	}
@@ -151,14 +149,10 @@ func (r *drainer) readOccupants(ctx context.Context, core kubernetes.Interface, 
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", r.node, err)
 	}
-	state := &capture.State{Taken: time.Now(), Nodes: []*corev1.Node{n}}
 	for i := range pods.Items {
 		state.Pods = append(state.Pods, &pods.Items[i])
 	}
-	if err := live.ReadConfig(ctx, core, r.configNamespace, state); err != nil {
-		return nil, err
-	}
-	return view.Read(state, factory.New()).Occupants(r.node, closed.ids()), nil
+	return view.Read(state, factory.New()).Occupants(r.node, closed.deviceIDs()), nil
 }
 
 // noteBudgets notes of pods that leave which budgets do not let all of them go at once. Budgets
@@ -175,7 +169,7 @@ func noteBudgets(ctx context.Context, core kubernetes.Interface, list []view.Occ
 			if err != nil {
 				continue
 			}
-			note(list, fmt.Sprintf("budget %s lets %d go now", b.Name, b.Status.DisruptionsAllowed), int(b.Status.DisruptionsAllowed), func(p *corev1.Pod) bool {
+			addNote(list, fmt.Sprintf("budget %s lets %d go now", b.Name, b.Status.DisruptionsAllowed), int(b.Status.DisruptionsAllowed), func(p *corev1.Pod) bool {
 				return p.Namespace == namespace && selector.Matches(labels.Set(p.Labels))
 			})
 		}
@@ -206,13 +200,13 @@ func noteGangs(ctx context.Context, core kubernetes.Interface, groups volcano.In
 					running++
 				}
 			}
-			note(list, fmt.Sprintf("group %s needs %d of its %d pods", g.Name, g.Spec.MinMember, running), running-int(g.Spec.MinMember), isMember)
+			addNote(list, fmt.Sprintf("group %s needs %d of its %d pods", g.Name, g.Spec.MinMember, running), running-int(g.Spec.MinMember), isMember)
 		}
 	}
 }
 
-// note adds a note to the pods that leave and are meant, if they are more than may leave.
-func note(list []view.Occupant, text string, allowed int, isMeant func(*corev1.Pod) bool) {
+// addNote adds a note to the pods that leave and are meant, if they are more than may leave.
+func addNote(list []view.Occupant, text string, allowed int, isMeant func(*corev1.Pod) bool) {
 	var meant []int
 	for i := range list {
 		if o := &list[i]; o.Stays == "" && !o.Ending && isMeant(o.Object()) {
@@ -247,7 +241,7 @@ func (r *drainer) findObstacle(ctx context.Context, core kubernetes.Interface, c
 	var last *corev1.Event
 	for i := range list.Items {
 		e := &list.Items[i]
-		isAboutThem := slices.ContainsFunc(closed.ids(), func(id sharing.DeviceID) bool { return strings.Contains(e.Message, string(id)) })
+		isAboutThem := slices.ContainsFunc(closed.deviceIDs(), func(id sharing.DeviceID) bool { return strings.Contains(e.Message, string(id)) })
 		if isAboutThem && (last == nil || lastSeen(last).Before(lastSeen(e))) {
 			last = e
 		}

@@ -7,16 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"deviceshare/sharing/factory"
 	"deviceshare/view"
-	"deviceshare/view/capture"
-	"deviceshare/view/live"
 )
 
 func (o *options) nodetypeCommand() *cobra.Command {
@@ -44,15 +40,11 @@ func (o *options) showNodeType(ctx context.Context, core kubernetes.Interface, n
 	if err := o.validate(); err != nil {
 		return err
 	}
-	n, err := readNode(ctx, core, node)
+	state, err := o.readNodeState(ctx, core, node)
 	if err != nil {
 		return err
 	}
-	state := &capture.State{Taken: time.Now(), Nodes: []*corev1.Node{n}}
-	if err := live.ReadConfig(ctx, core, o.configNamespace, state); err != nil {
-		return err
-	}
-	found, ok := view.Read(state, factory.New()).NodeTypeOf(n)
+	found, ok := view.Read(state, factory.New()).NodeTypeOf(state.Nodes[0])
 	if !ok {
 		return fmt.Errorf("node %s offers no devices now: does the device plugin run there?", node)
 	}

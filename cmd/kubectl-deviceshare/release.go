@@ -99,10 +99,8 @@ func (r *releaser) releaseDriver(ctx context.Context, core kubernetes.Interface,
 			r.tellPeople(obstacle)
 			last = obstacle
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until the driver of node %s is released: %w; take it back with: kubectl deviceshare release %s --end", name, context.Cause(ctx), name)
-		case <-time.After(r.period):
+		if err := sleepContext(ctx, r.period); err != nil {
+			return fmt.Errorf("wait until the driver of node %s is released: %w; take it back with: kubectl deviceshare release %s --end", name, err, name)
 		}
 	}
 	_, err = fmt.Fprintf(r.streams.Out, "The device plugin of node %s does not use the driver. %s\nWhen it is replaced: kubectl deviceshare release %s --end\n",
@@ -138,9 +136,9 @@ func markNode(ctx context.Context, core kubernetes.Interface, name string, until
 // readRelease reports whether the device plugin of a node says that it does not use the driver, and
 // why it still does.
 func readRelease(ctx context.Context, core kubernetes.Interface, name string) (isReleased bool, obstacle string, err error) {
-	n, err := core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	n, err := readNode(ctx, core, name)
 	if err != nil {
-		return false, "", fmt.Errorf("read node %s: %w", name, err)
+		return false, "", err
 	}
 	if _, marked := n.Annotations[wire.NodeReleaseDriver]; !marked {
 		return false, "", fmt.Errorf("somebody has ended the release of node %s", name)

@@ -50,7 +50,7 @@ func Run(ctx context.Context, cfg Config) error {
 	defer conn.Close()
 	s := &Server{cfg: cfg, ask: ask}
 	for {
-		if err := s.serve(ctx); err != nil && ctx.Err() == nil {
+		if err := s.serveSocket(ctx); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Exporters cannot ask which pod has which device; trying again", "socket", cfg.Socket)
 		}
 		select {
@@ -61,8 +61,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 }
 
-// serve serves the socket until it fails, or the context is done.
-func (s *Server) serve(ctx context.Context) error {
+// serveSocket serves the socket until it fails, or the context is done.
+func (s *Server) serveSocket(ctx context.Context) error {
 	listener, err := kubelet.ListenAt(s.cfg.Socket)
 	if err != nil {
 		return fmt.Errorf("serve podresources: %w", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -58,13 +59,8 @@ func TestAMirrorAnswersAtItsSocketWhateverWasThereBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	var err error
-	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if _, err = client.List(t.Context(), &podresources.ListPodResourcesRequest{}); err == nil {
-			break
-		}
-	}
-	if err != nil {
+	// Whoever waits for a connection is told as soon as there is one.
+	if _, err := client.List(t.Context(), &podresources.ListPodResourcesRequest{}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.GetAllocatableResources(t.Context(), &podresources.AllocatableResourcesRequest{}); err != nil {
@@ -82,6 +78,7 @@ func TestAMirrorAnswersAtItsSocketWhateverWasThereBefore(t *testing.T) {
 		t.Error("something is answered without the kubelet")
 	}
 	start()
+	// The mirror passes on that the kubelet is not there, so it has to be asked again.
 	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if _, err = client.List(t.Context(), &podresources.ListPodResourcesRequest{}); err == nil {
 			return
