@@ -12,10 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
@@ -102,7 +100,7 @@ func (w *world) emptiesADrainedDevice(t *testing.T) {
 	w.replicas(ctx, t, u.Namespace(), 2, filling("late").Build())
 	running(ctx, t, u, filling("bare").Build())
 	first := replicasRunning(ctx, t, u, 2, func(p *corev1.Pod) bool { return true })
-	w.protectLate(ctx, t, u)
+	w.protect(ctx, t, u, "needed", 2, "set", "late")
 	others[0] = "uncordon"
 	w.deviceshare(ctx, t, others...)
 	would := w.deviceshare(ctx, t, "drain", sandbox.NodeName, index, "--dry-run")
@@ -169,19 +167,4 @@ func replicasRunning(ctx context.Context, t *testing.T, u *user.User, n int, isW
 		return len(names) == n, err
 	})
 	return names
-}
-
-// protectLate makes a budget that lets no replica go, and waits until it counts.
-func (w *world) protectLate(ctx context.Context, t *testing.T, u *user.User) {
-	t.Helper()
-	two, budgets := intstr.FromInt32(2), w.cluster.Client().PolicyV1().PodDisruptionBudgets(u.Namespace())
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "needed"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"set": "late"}}}}
-	if _, err := budgets.Create(ctx, b, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	askUntil(ctx, t, "the budget to count the pods", func() (bool, error) {
-		b, err := budgets.Get(ctx, "needed", metav1.GetOptions{})
-		return err == nil && b.Status.CurrentHealthy == 2, err
-	})
 }

@@ -65,21 +65,23 @@ func testDCGM(t *testing.T, w *world) {
 // exporterAgrees waits until an exporter finds what placements and hardware say.
 func (w *world) exporterAgrees(ctx context.Context, t *testing.T, u *user.User, after string) {
 	t.Helper()
-	var found, want map[string][]string
 	ctx, cancel := context.WithTimeout(ctx, slack*time.Minute)
 	defer cancel()
-	for {
-		var errs [2]error
-		found, errs[0] = w.asDCGM(ctx, u.Namespace())
-		want, errs[1] = w.asPlaced(ctx, u)
-		if errs == [2]error{} && maps.EqualFunc(found, want, slices.Equal) {
-			t.Logf("after %s an exporter finds %v", after, found)
-			return
+	askUntil(ctx, t, "an exporter to find what is placed after "+after, func() (bool, error) {
+		found, err := w.asDCGM(ctx, u.Namespace())
+		if err != nil {
+			return false, err
 		}
-		if sleep(ctx, 200*time.Millisecond); ctx.Err() != nil {
-			t.Fatalf("after %s an exporter finds\n%v\nwant\n%v (%v)", after, found, want, errs)
+		want, err := w.asPlaced(ctx, u)
+		if err != nil {
+			return false, err
 		}
-	}
+		if !maps.EqualFunc(found, want, slices.Equal) {
+			return false, fmt.Errorf("it finds\n%v\nwant\n%v", found, want)
+		}
+		t.Logf("after %s an exporter finds %v", after, found)
+		return true, nil
+	})
 }
 
 // asDCGM returns the containers of a namespace by device or partition, as the exporter reads it.

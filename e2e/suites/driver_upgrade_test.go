@@ -15,10 +15,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
@@ -170,17 +168,7 @@ func (o *operator) begin(ctx context.Context, t *testing.T) {
 // heldUp is an upgrade that a budget and a bare pod hold up, as the node says, until they do not.
 func (o *operator) heldUp(ctx context.Context, t *testing.T) {
 	t.Helper()
-	one := intstr.FromInt32(1)
-	budgets := o.cluster.Client().PolicyV1().PodDisruptionBudgets(o.u.Namespace())
-	if _, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "needed"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "mps"}},
-	}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	askUntil(ctx, t, "the budget to be counted", func() (bool, error) {
-		b, err := budgets.Get(ctx, "needed", metav1.GetOptions{})
-		return err == nil && b.Status.CurrentHealthy == 1, err
-	})
+	o.protect(ctx, t, o.u, "needed", 1, "app", "mps")
 	if err := o.u.Create(ctx, orderly("bare").App("main", workload.Ask{Number: 1, Memory: 1000}, "forever").Annotate(wire.UserMode, "hami-core").Build()); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +186,7 @@ func (o *operator) heldUp(ctx context.Context, t *testing.T) {
 	if err := o.u.Delete(ctx, "bare"); err != nil {
 		t.Fatal(err)
 	}
-	if err := budgets.Delete(ctx, "needed", metav1.DeleteOptions{}); err != nil {
+	if err := o.cluster.Client().PolicyV1().PodDisruptionBudgets(ns).Delete(ctx, "needed", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	o.replaceDriver(ctx, t)

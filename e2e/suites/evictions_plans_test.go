@@ -95,7 +95,7 @@ func (e *evictions) makeGang(ctx context.Context, t *testing.T, u *user.User, qu
 func (e *evictions) testBudget(t *testing.T) {
 	ctx, u := e.user(t, "budget")
 	run(ctx, t, u, e.fills(0), e.pod("web", low, oneDevice(), 0).Label("app", "web"))
-	e.protect(ctx, t, u)
+	e.protect(ctx, t, u, "web", 1, "app", "web")
 	if err := u.Create(ctx, e.pod("wish", high, oneDevice()).Build()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,19 +112,19 @@ func (e *evictions) testBudget(t *testing.T) {
 	e.requireEvicted(t, u, "web")
 }
 
-// protect makes a budget that keeps the one pod with the label app=web, and waits until the
-// disruption controller has counted the pod.
-func (e *evictions) protect(ctx context.Context, t *testing.T, u *user.User) {
+// protect makes a budget that needs all of so many pods with a label, and waits until the
+// disruption controller has counted them.
+func (w *world) protect(ctx context.Context, t *testing.T, u *user.User, name string, needed int, key, value string) {
 	t.Helper()
-	one, budgets := intstr.FromInt32(1), e.cluster.Client().PolicyV1().PodDisruptionBudgets(u.Namespace())
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
+	least, budgets := intstr.FromInt(needed), w.cluster.Client().PolicyV1().PodDisruptionBudgets(u.Namespace())
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}}}
 	if _, err := budgets.Create(ctx, b, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	askUntil(ctx, t, "the budget to count the pod", func() (_ bool, err error) {
-		b, err = budgets.Get(ctx, "web", metav1.GetOptions{})
-		return err == nil && b.Status.CurrentHealthy == 1, err
+	askUntil(ctx, t, "the budget to count the pods", func() (_ bool, err error) {
+		b, err = budgets.Get(ctx, name, metav1.GetOptions{})
+		return err == nil && int(b.Status.CurrentHealthy) == needed, err
 	})
 	if b.Status.DisruptionsAllowed != 0 {
 		t.Fatalf("the budget is %+v", b)
