@@ -79,10 +79,12 @@ PURE := ./sharing/... ./config ./deviceplugin/node ./deviceplugin/checkpoint ./p
 # the plugin of kubectl that is `web` alone, which suite page runs.
 MEETS := grep -rlE '^[[:space:]]+go (func|[a-zA-Z_.]+\()|"sync"|"sync/atomic"|x/sync/' --include=*.go cmd config deviceplugin endpoint plugins sharing view | xargs -n1 dirname | sort -u | grep -vx cmd/kubectl-deviceshare | sed 's,^,./,'
 
+# How long the tests of one package may take beside others, on a machine that is busy with more.
+LIMIT := $(if $(SHORT),40m,80m)
 # Where goroutines meet they also wait: four packages keep two processors busy.
 test-go: ## run the Go tests, with the race detector where goroutines meet
-	set -o pipefail; raced=$$($(MEETS)) && $(GOTEST) $(SHORT) $(if $(AGAIN),-count=1) -p $$((2 * $$(nproc))) -race -timeout 40m $$raced && \
-	  $(GOTEST) $(SHORT) $(if $(AGAIN),-count=1) -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(GO) list $$raced)")
+	set -o pipefail; raced=$$($(MEETS)) && $(GOTEST) $(SHORT) $(if $(AGAIN),-count=1) -p $$((2 * $$(nproc))) -race -timeout $(LIMIT) $$raced && \
+	  $(GOTEST) $(SHORT) $(if $(AGAIN),-count=1) -timeout $(LIMIT) $$($(GO) list ./... | grep -vxF "$$($(GO) list $$raced)")
 
 test-c: ## run the C tests, normal and with ASan and UBSan
 	$(MAKE) --no-print-directory -C e2e/fakegpu test

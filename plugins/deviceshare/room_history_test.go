@@ -257,7 +257,7 @@ func (h *roomHistory) isGangsPlace(pod, node string) bool {
 // Pods arrive, end, and are made again at random. Every pod that had to leave made room for one
 // that was bound, in one round.
 func TestNobodyIsEvictedInVainInAnyHistory(t *testing.T) {
-	seeds, steps := uint64(20), 500
+	seeds, steps := uint64(8), 500
 	if testing.Short() {
 		seeds, steps = 2, 120
 	}
@@ -335,7 +335,7 @@ func (h *roomHistory) robbed(wish string, first round, to int64) bool {
 // Schedulers restart, evictions fail, nodes are cordoned, and those who wait give up: nobody leaves
 // for a pod that is less important, and what ends unplaced names no node.
 func TestFailuresLeaveNothingBehind(t *testing.T) {
-	seeds, steps := uint64(20), 500
+	seeds, steps := uint64(8), 500
 	if testing.Short() {
 		seeds, steps = 2, 80
 	}

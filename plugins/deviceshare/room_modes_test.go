@@ -352,7 +352,7 @@ func (h *modesHistory) hasLost(group string) bool {
 // Devices of all modes, pods of all forms: whoever leaves makes room for a pod that is bound,
 // whoever moves finds its place, and nothing is given twice.
 func TestRoomIsMadeOnDevicesOfAllModes(t *testing.T) {
-	seeds, steps := uint64(20), 200
+	seeds, steps := uint64(8), 200
 	if testing.Short() {
 		seeds, steps = 1, 80
 	}
