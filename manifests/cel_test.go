@@ -3,6 +3,7 @@
 package manifests
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,6 +89,7 @@ type question struct {
 	operation   admission.Operation
 	subresource string
 	pod, before *corev1.Pod
+	user        string   // who asks, "" is somebody
 	groups      []string // of who asks
 }
 
@@ -98,7 +100,7 @@ func (q question) attributes() *admission.VersionedAttributes {
 		before = q.before
 	}
 	a := admission.NewAttributesRecord(q.pod, before, kind, q.pod.Namespace, q.pod.Name, pods, q.subresource, q.operation, nil, false,
-		&user.DefaultInfo{Name: "somebody", Groups: q.groups})
+		&user.DefaultInfo{Name: cmp.Or(q.user, "somebody"), Groups: q.groups})
 	return &admission.VersionedAttributes{Attributes: a, VersionedKind: kind, VersionedObject: q.pod, VersionedOldObject: before}
 }
 

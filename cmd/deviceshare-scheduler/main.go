@@ -15,6 +15,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -30,6 +31,7 @@ import (
 	"deviceshare/config/signing"
 	"deviceshare/endpoint"
 	"deviceshare/plugins/deviceshare"
+	"deviceshare/plugins/deviceshare/demand"
 	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/plugins/leader"
 	"deviceshare/plugins/liveness"
@@ -74,6 +76,7 @@ type ownOptions struct {
 	sessionLimit time.Duration
 	configMap    string
 	drains       bool
+	nodes        demand.Options
 }
 
 func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
@@ -94,6 +97,15 @@ func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 
 	set.BoolVar(&ours.drains, "deviceshare-evict-for-driver-upgrades", false,
 		"Evict pods with devices from nodes whose driver NVIDIA's GPU operator replaces, as PodDisruptionBudgets allow")
+
+	set.StringVar(&ours.nodes.Namespace, "deviceshare-ask-for-nodes-in", "",
+		"Namespace in which to ask autoscalers for nodes, by pods that nobody places; it has the ConfigMap "+demand.ConfigMap+". Empty asks for none")
+
+	set.StringVar(&ours.nodes.TypeLabel, "deviceshare-node-type-label", corev1.LabelInstanceTypeStable,
+		"Label of nodes whose value is their type: nodes with the same value are alike")
+
+	set.DurationVar(&ours.nodes.Patience, "deviceshare-evict-after", 10*time.Minute,
+		"How long nobody is evicted for a pod that a new node would serve, where nodes are asked for")
 
 	volcano := options.NewServerOption()
 	volcano.AddFlags(set)
@@ -126,7 +138,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	said := newEventReporter(cluster, volcano.SchedulerNames)
 	settings := &configFeed{client: cluster, report: said}
 	sessions := liveness.NewPulse(clock.RealClock{}, ours.sessionLimit)
-	o := deviceshare.Options{Backends: factory.New(), Report: said, Config: settings, Pulse: sessions, DriverUpgrades: ours.drains}
+	o := deviceshare.Options{Backends: factory.New(), Report: said, Config: settings, Pulse: sessions, DriverUpgrades: ours.drains, Nodes: ours.nodes}
 	term := leader.NewTerm(clock.RealClock{})
 	if volcano.LeaderElection.LeaderElect {
 		o.Lead = term

@@ -105,6 +105,7 @@ func whenDisturbed(r *rights) []suite {
 		{"neighbours", testNeighbours},
 		{"cordon", testCordon},
 		{"dcgm", testDCGM},
+		{"autoscale", testAutoscale},
 		{"rights_when_disturbed", r.test},
 		{"chaos", testChaos}, // after rights: an API server that has just started refuses what it has not read yet
 		{"false_alarms_when_disturbed", testFalseAlarms},

@@ -65,6 +65,7 @@ func leftOut() map[string]string {
 		"neighbours":                              "deviceshare: `TestAPodWithoutNeighboursHasItsDeviceAsLongAsItIsThere`, `TestAnEditOfALabelConcernsPodsThatCome`",
 		"cordon":                                  "deviceshare: `TestACordonedDeviceTakesNoNewPodsAndKeepsThoseOnIt`, `TestADrainedDeviceIsEmptiedAndItsPodsStartElsewhere`",
 		"dcgm":                                    "mirror: `TestContainersHaveTheDevicesThatTheyWereGiven`, `TestAnExporterFindsEveryPodUnderItsDevices`",
+		"autoscale":                               "deviceshare: `TestANodeIsAskedForWhenPodsLackDevicesAndNoMoreWhenItHasCome`; demand: `TestTheNodesAskedForSufficeAndOneLessDoesNot`",
 		"broken_checkpoint":                       "agent: `TestABrokenCheckpointIsKeptAsideAndRebuiltFromWhatRuns`",
 		"missing_driver":                          "deviceshare-device-plugin: `TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater`",
 		"driver_upgrade":                          "deviceshare: `TestPodsLeaveANodeWhoseDriverIsReplaced`; node: `testdata/47-another-driver.txt`",

@@ -10,6 +10,7 @@ import (
 	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/waiting"
+	"deviceshare/plugins/deviceshare/waiting/news"
 )
 
 // WrapActions makes Volcano's actions keep what they clear for those for whom they clear it, and
@@ -65,10 +66,17 @@ func (p *Plugin) explainWaiting(ssn *framework.Session) {
 	}
 	p.explained = true
 	p.limits.DropClaims()
+	told := map[*api.JobInfo][]waitingTask{}
 	p.store.waiting.Explain(waiting.Session{
 		Session: ssn, Scheduler: p, Off: p.off, Devices: p.nodes, Settings: p.settings, Largest: p.store.largest,
 		Limits: p.limits, Witness: p.witness, Now: p.store.uptimeSeconds(),
+		Told: func(job *api.JobInfo, t *api.TaskInfo, cause news.Cause) {
+			if p.store.demand.IsOn() {
+				told[job] = append(told[job], waitingTask{t, cause})
+			}
+		},
 	})
+	p.askForNodes(ssn, told)
 }
 
 // Ask implements waiting.Scheduler.

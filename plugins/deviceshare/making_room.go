@@ -105,7 +105,7 @@ func (p *Plugin) Wish(t *api.TaskInfo) (plan.Wish, bool) {
 	if a == nil {
 		return plan.Wish{}, p.off == nil
 	}
-	if p.off != nil || a.served() == nil || p.limits.AwaitsLeaving(t, a.served()) {
+	if p.off != nil || a.served() == nil || p.awaits(t, a) {
 		return plan.Wish{}, false
 	}
 	return plan.Wish{Request: a.served(), Backends: p.backendsFor(a), Policy: p.policyFor(a)}, true
@@ -200,3 +200,8 @@ func (p *Plugin) RoomFor(t *api.TaskInfo) string { return p.store.room.Text(t) }
 
 // NoRoomFor implements waiting.Scheduler.
 func (p *Plugin) NoRoomFor(job *api.JobInfo) string { return p.store.room.Advice(job.UID) }
+
+// NewNodeFor implements waiting.Scheduler.
+func (p *Plugin) NewNodeFor(t *api.TaskInfo) string {
+	return p.store.demand.Text(t.Pod.UID, p.store.uptimeSeconds())
+}

@@ -20,6 +20,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/binding"
+	"deviceshare/plugins/deviceshare/demand"
 	"deviceshare/plugins/deviceshare/drain"
 	"deviceshare/plugins/deviceshare/metrics"
 	"deviceshare/plugins/deviceshare/mix"
@@ -71,6 +72,7 @@ type Store struct {
 	metrics  *metrics.Metrics
 	room     *room.Room
 	drain    *drain.Drain
+	demand   *demand.Demand
 	now      func() time.Time
 	began    time.Time
 
@@ -128,6 +130,8 @@ type Options struct {
 	Evictions room.Evictions
 	// DriverUpgrades has pods evicted from nodes whose driver is replaced.
 	DriverUpgrades bool
+	// Nodes says whether and how nodes are asked for.
+	Nodes demand.Options
 	// Now tells the time that is written into annotations. Nil is time.Now.
 	Now func() time.Time
 }
@@ -148,6 +152,7 @@ func NewStore(o Options) *Store {
 	}
 	s.room = room.New(o.Evictions, s.lead, s.report, s.uptimeSeconds, func() int64 { return s.now().Unix() })
 	s.drain = drain.New(s.lead, s.report, o.DriverUpgrades)
+	s.demand = demand.New(o.Nodes, s.backends, s.lead, s.report)
 	s.metrics = metrics.New()
 	if o.Config == nil {
 		s.Configure(nodes.DefaultSettings())
@@ -200,7 +205,7 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 	state := metrics.State{
 		TakesPart: last == takesPart, IsAside: last == standsAway,
 		Config: s.versions.Load(), Cluster: s.cluster, Waiting: s.waiting.Counts(),
-		Holds: s.room.Holds(), HoldEnds: s.room.Ends(),
+		Holds: s.room.Holds(), HoldEnds: s.room.Ends(), NodesNeeded: s.demand.Needed(),
 	}
 	if now := s.mix.Current(); now != nil {
 		state.MeasureFree = now.Usable

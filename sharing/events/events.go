@@ -129,6 +129,8 @@ const (
 	DeviceConfigurationInvalid = "DeviceConfigurationInvalid"
 	// SchedulerConfigurationInvalid: the scheduler found a mistake in its own configuration.
 	SchedulerConfigurationInvalid = "SchedulerConfigurationInvalid"
+	// NodeTypeDoubtful: what is written of a type of nodes cannot be read, or nodes contradict it.
+	NodeTypeDoubtful = "NodeTypeDoubtful"
 )
 
 // Resolved follows the reason of a node's event when what it reported is over.

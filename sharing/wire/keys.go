@@ -82,6 +82,10 @@ const (
 	PodBindTime = "volcano.sh/bind-time"
 )
 
+// UtilityPod is a label of pods that ask autoscalers for a node. Written by our scheduler, which
+// finds them by it; the value tells which of them are alike.
+const UtilityPod = "volcano.sh/vgpu-node-wanted"
+
 // Values of PodBindPhase.
 const (
 	PhaseAllocating = "allocating"

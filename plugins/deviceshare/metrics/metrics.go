@@ -50,6 +50,8 @@ type State struct {
 	// outcome.
 	Holds    int
 	HoldEnds [holds.Outcomes]int
+	// NodesNeeded is how many new nodes waiting pods need, by type.
+	NodesNeeded map[string]int
 }
 
 // New returns metrics of a plugin that has done nothing.
@@ -131,6 +133,7 @@ type gauges struct {
 	freeDevices, freeUsable              gauge
 	holds                                gauge
 	holdEnds                             gauge
+	nodesNeeded                          gauge
 }
 
 func newGauges() gauges {
@@ -159,6 +162,7 @@ func newGauges() gauges {
 		freeUsable: newGauge("free_usable_ratio",
 			"Part of the free devices that an average pod of those that arrived last can use: less is more fragmented."),
 		holds:       newGauge("holds", "Jobs for which room is being made: pods leave, and their devices are kept."),
+		nodesNeeded: newGauge("nodes_needed", "New nodes that waiting pods need, where nodes are asked for.", "type"),
 		holdEnds:    newGauge("hold_ends_total", "Holds that ended: placed, abandoned because nobody waited any more, or failed.", "outcome"),
 		config:      newGauge("config_info", "Always 1. The hashes of the configuration in force.", "device", "node", "geometry"),
 		disagreeing: newGauge("config_disagreeing_nodes", "Nodes whose device plugin goes by another device configuration."),
@@ -185,6 +189,9 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric, s State) {
 	known := s.Cluster.Copy()
 	m.gauges.collectConfig(out, s.Config, known)
 	m.gauges.collectNodes(out, known)
+	for name, n := range s.NodesNeeded {
+		m.gauges.nodesNeeded.sendValue(out, float64(n), name)
+	}
 	m.gauges.collectFree(out, s.MeasureFree, known)
 	if s.Waiting != nil {
 		s.Waiting.Each(func(queue string, cause news.Cause, pods int, memory sharing.Bytes) {

@@ -82,3 +82,5 @@ func TestASessionAsksDevicesForAFewShapesAndTheNextForOthers(t *testing.T) {
 func (s *shapes) RoomFor(*api.TaskInfo) string { return "" }
 
 func (s *shapes) NoRoomFor(*api.JobInfo) string { return "" }
+
+func (s *shapes) NewNodeFor(*api.TaskInfo) string { return "" }

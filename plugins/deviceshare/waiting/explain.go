@@ -41,6 +41,8 @@ type Scheduler interface {
 	RoomFor(*api.TaskInfo) string
 	// NoRoomFor returns why no evictions make room for a job, "" if there is nothing to be told.
 	NoRoomFor(*api.JobInfo) string
+	// NewNodeFor returns what a task is told for which a new node is asked for, "" if none is.
+	NewNodeFor(*api.TaskInfo) string
 }
 
 // Session is what is known when the last action of a session has ended.
@@ -57,6 +59,8 @@ type Session struct {
 	Witness *Witness
 	// Now is in seconds of a clock that is never set.
 	Now int64
+	// Told is called for each task that is told why it waits; nil if nobody asks.
+	Told func(*api.JobInfo, *api.TaskInfo, news.Cause)
 }
 
 // Memory is what outlives sessions. The session goroutine owns it, but for Counts.
@@ -97,7 +101,7 @@ type explanation struct {
 	// waiting counts the pods that wait.
 	waiting Counts
 	// joined are texts of several sentences, by their sentences.
-	joined map[[5]string]string
+	joined map[[mostSentences]string]string
 	// facts are those of the job that is being explained.
 	facts jobFacts
 }
@@ -127,7 +131,7 @@ type heldBy struct {
 func (m *Memory) Explain(s Session) {
 	e := &explanation{
 		Session: s, memory: m, sums: newSums(s.Session), texts: map[string]*api.FitErrors{}, advice: map[string]string{},
-		held: map[heldBy]string{}, waiting: Counts{}, joined: map[[5]string]string{},
+		held: map[heldBy]string{}, waiting: Counts{}, joined: map[[mostSentences]string]string{},
 	}
 	m.answers.beginSession(s.Now)
 	m.clashes.beginSession(s.Now)
@@ -164,6 +168,9 @@ func (e *explanation) explainJob(job *api.JobInfo) {
 	said := ""
 	for _, f := range e.found {
 		text := e.memory.told.Tell(news.Pod(f.task.Pod.UID), f.cause, f.text)
+		if e.Told != nil {
+			e.Told(job, f.task, f.cause)
+		}
 		shown := e.texts[text]
 		if shown == nil {
 			shown = asFitErrors(text)
@@ -197,13 +204,13 @@ func (e *explanation) findCause(job *api.JobInfo, t *api.TaskInfo, a *Ask) (news
 	}
 	if job.IsPending() {
 		devices := e.summarizeDevices(t, a)
-		return news.Enqueue, e.joinSentences(e.heldBack(job), devices, e.adviceFor(a, devices))
+		return news.Enqueue, e.joinSentences(e.heldBack(job), devices, e.Scheduler.NewNodeFor(t), e.adviceFor(a, devices))
 	}
 	if text := e.gangIncomplete(job); text != "" {
 		return news.Gang, e.joinSentences(text)
 	}
 	if text, devices := e.nodesSay(job, t, a); text != "" {
-		return news.Nodes, e.joinSentences(text, devices, e.gangFits(job), e.Scheduler.NoRoomFor(job), e.adviceFor(a, text+devices))
+		return news.Nodes, e.joinSentences(text, devices, e.gangFits(job), e.Scheduler.NoRoomFor(job), e.Scheduler.NewNodeFor(t), e.adviceFor(a, text+devices))
 	}
 	if text := e.queueRefuses(job, t); text != "" {
 		devices := e.summarizeDevices(t, a)
@@ -221,9 +228,12 @@ func (e *explanation) unavailableText(why error) string {
 	return fmt.Sprintf("0/%d nodes are unavailable: %d %s.", n, n, why)
 }
 
-// joinSentences joins up to five sentences, those that there are; "" if there are none.
+// mostSentences is of how many sentences a text is at most.
+const mostSentences = 6
+
+// joinSentences joins sentences, those that there are; "" if there are none.
 func (e *explanation) joinSentences(parts ...string) string {
-	var key [5]string
+	var key [mostSentences]string
 	copy(key[:], parts)
 	if text, known := e.joined[key]; known {
 		return text

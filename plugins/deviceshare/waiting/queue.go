@@ -96,6 +96,16 @@ func (e *explanation) queueIsFull(job *api.JobInfo, voter string) string {
 	return fmt.Sprintf("queue %s has no room for it (plugin %s)%s", q.Name, voter, text)
 }
 
+// ExceedsCapability reports whether a job would exceed what its queue may ever have, as far as the
+// queue's own amounts tell.
+func ExceedsCapability(q *api.QueueInfo, job *api.JobInfo) bool {
+	capability, used, want := api.NewResource(q.Queue.Spec.Capability), api.NewResource(q.Queue.Status.Allocated), job.GetMinResources()
+	return slices.ContainsFunc(namesIn(want), func(name corev1.ResourceName) bool {
+		limit, limited := q.Queue.Spec.Capability[name]
+		return limited && !limit.IsZero() && used.Get(name)+want.Get(name) > capability.Get(name)
+	})
+}
+
 // queueRefuses is why Volcano looked at no node for a task of a job that was let in, "" if the
 // queue is not the reason.
 func (e *explanation) queueRefuses(job *api.JobInfo, t *api.TaskInfo) string {
