@@ -133,6 +133,10 @@ require (
 
 // The block that Volcano and Kubernetes themselves carry: a consumer does not inherit it.
 // Volcano's grpc, otlp and cloud pins are left out on purpose (docs/adr/0001).
+// Volcano v1.14.1 replaces volcano.sh/apis by a folder of its own repository; apis v1.14.0 has the
+// same types, and v1.14.2 to v1.14.4 have no published ones. Staging modules of Kubernetes compile
+// only together. Volcano's other pins are left out: with its grpc v1.64 an API server cannot talk
+// to etcd 3.6.
 replace (
 	k8s.io/api => k8s.io/api v0.34.1
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.34.1
