@@ -49,6 +49,9 @@ func testAutoscale(t *testing.T, w *world) {
 		w.upgrade(ctx, t)
 		a.removeNodes(ctx, t)
 	})
+	if _, err := w.dynamic(t).Resource(workload.PodGroups()).Namespace(u.Namespace()).Create(ctx, workload.Group("gang", 3), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	w.makePodsThatNeedNodes(ctx, t, u)
 	a.scanUntil(ctx, t, "the autoscaler has come to rest", func() bool { return a.quiet >= quietScans })
 	waiting := w.countWaiting(ctx, t, u)
@@ -116,9 +119,6 @@ func groupNode(t *testing.T) func(i int) *corev1.Node {
 // devices of a node each.
 func (w *world) makePodsThatNeedNodes(ctx context.Context, t *testing.T, u *user.User) {
 	t.Helper()
-	if _, err := w.dynamic(t).Resource(workload.PodGroups()).Namespace(u.Namespace()).Create(ctx, workload.Group("gang", 3), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	var pods []*workload.Pod
 	for i := range 10 {
 		ask := workload.Ask{Number: 1, Memory: 48 << 10}

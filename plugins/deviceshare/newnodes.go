@@ -35,7 +35,7 @@ type waitingTask struct {
 // askForNodes has nodes asked for the pods that no node has devices for.
 func (p *Plugin) askForNodes(ssn *framework.Session, told map[*api.JobInfo][]waitingTask) {
 	pods, now := p.podsForNewNodes(ssn, told), p.store.uptimeSeconds()
-	if p.off != nil || !p.store.demand.IsDue(now, len(pods) > 0) {
+	if p.off != nil || !p.store.demand.IsDue(now, len(pods) > 0, len(p.nodes)) {
 		return
 	}
 	all, err := ssn.InformerFactory().Core().V1().Nodes().Lister().List(labels.Everything())

@@ -61,8 +61,9 @@ type Demand struct {
 	start   sync.Once
 	// looks has the newest look that the worker has not taken yet.
 	looks chan look
-	// last is when was looked last, in seconds.
-	last int64
+	// last is when was looked last, in seconds; nodes is how many there were in the last session.
+	last  int64
+	nodes int
 	// first is when a pod was first found waiting. mu guards it.
 	mu    sync.Mutex
 	first map[types.UID]int64
@@ -100,16 +101,18 @@ func New(o Options, b sharing.Backends, lead leader.Leadership, report Reporter)
 // IsOn reports whether nodes are asked for at all.
 func (d *Demand) IsOn() bool { return d.options.Namespace != "" }
 
-// IsDue reports whether a session is to be looked at. waits says that pods wait for nodes in it.
-func (d *Demand) IsDue(now int64, waits bool) bool {
+// IsDue reports whether a session is to be looked at, which has so many nodes. waits says that pods
+// wait for more. A node that has come is looked at at once: pods take it within seconds, and a
+// utility pod that is still there then would bring another one.
+func (d *Demand) IsDue(now int64, waits bool, nodes int) bool {
 	if !d.IsOn() {
 		return false
 	}
-	every := int64(idleEvery)
-	if a := d.answer.Load(); waits || a == nil || len(a.judged) > 0 {
-		every = busyEvery
-	}
-	return d.last == 0 || now-d.last >= every
+	a := d.answer.Load()
+	isBusy := waits || a == nil || len(a.judged) > 0
+	changed := nodes != d.nodes
+	d.nodes = nodes
+	return d.last == 0 || now-d.last >= idleEvery || isBusy && (changed || now-d.last >= busyEvery)
 }
 
 // See takes in a session that IsDue. What is done about it is done by a goroutine that begins with

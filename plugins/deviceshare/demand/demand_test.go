@@ -71,7 +71,7 @@ func (b *bench) see(waiting []Waiting, there ...Seen) {
 	b.t.Helper()
 	for _, later := range []int64{busyEvery, longSeconds} {
 		b.now += later
-		if !b.d.IsDue(b.now, len(waiting) > 0) {
+		if !b.d.IsDue(b.now, len(waiting) > 0, len(there)) {
 			b.t.Fatal("a session is not looked at")
 		}
 		b.d.See(b.client, b.now, &Look{Waiting: podsOf(waiting), Seen: there, Settings: settings()})
@@ -121,6 +121,20 @@ func TestUtilityPodsAreMadeAndDeletedAsPodsWaitAndNodesCome(t *testing.T) {
 	b.utilityPods(0)
 	if got := b.d.Text(waiting[0].Object.UID, b.now); got != "" {
 		t.Errorf("told %q when nobody waits", got)
+	}
+}
+
+func TestANodeThatHasComeIsLookedAtAtOnce(t *testing.T) {
+	b := newBench(t, leader.Sole{})
+	b.learn()
+	waiting := pods(t, 1, 8, 0, 0, unseen)
+	b.see(waiting)
+	b.utilityPods(1)
+	if b.d.IsDue(b.now+1, true, 0) {
+		t.Error("nothing has changed, and it is looked at again after a second")
+	}
+	if !b.d.IsDue(b.now+1, true, 1) {
+		t.Error("a node has come, and it is not looked at")
 	}
 }
 
@@ -209,7 +223,7 @@ func TestEvictionsWaitForANodeAndNotForEver(t *testing.T) {
 
 func TestWithoutANamespaceNothingIsDone(t *testing.T) {
 	d := New(Options{}, factory.New(), leader.Sole{}, nil)
-	if d.IsOn() || d.IsDue(0, true) || d.Awaits("p", 0) || d.Needed() != nil || d.Text("p", 100) != "" {
+	if d.IsOn() || d.IsDue(0, true, 1) || d.Awaits("p", 0) || d.Needed() != nil || d.Text("p", 100) != "" {
 		t.Error("something is done")
 	}
 	d.Close()
