@@ -34,8 +34,8 @@ type waitingTask struct {
 
 // askForNodes has nodes asked for the pods that no node has devices for.
 func (p *Plugin) askForNodes(ssn *framework.Session, told map[*api.JobInfo][]waitingTask) {
-	pods, now := p.podsForNewNodes(ssn, told), p.store.uptimeSeconds()
-	if p.off != nil || !p.store.demand.IsDue(now, len(pods) > 0, len(p.nodes)) {
+	tasks, now := p.tasksForNewNodes(ssn, told), p.store.uptimeSeconds()
+	if p.off != nil || !p.store.demand.IsDue(now, len(tasks) > 0, len(p.nodes)) {
 		return
 	}
 	all, err := ssn.InformerFactory().Core().V1().Nodes().Lister().List(labels.Everything())
@@ -43,30 +43,41 @@ func (p *Plugin) askForNodes(ssn *framework.Session, told map[*api.JobInfo][]wai
 		klog.ErrorS(err, "Cannot list nodes to ask for more")
 		return
 	}
-	l := demand.Look{Waiting: pods, Settings: p.settings}
+	l := demand.Look{Waiting: p.podsOf(tasks), Settings: p.settings}
 	for _, n := range all {
 		l.Seen = append(l.Seen, p.seeNode(n))
 	}
 	p.store.demand.See(ssn.KubeClient(), now, &l)
 }
 
-// podsForNewNodes are the pods of jobs that wait for nothing but nodes with devices. Of a gang that
+// tasksForNewNodes are those of jobs that wait for nothing but nodes with devices. Of a gang that
 // is not complete, or waits for its queue, there is none.
-func (p *Plugin) podsForNewNodes(ssn *framework.Session, told map[*api.JobInfo][]waitingTask) []demand.Pod {
+func (p *Plugin) tasksForNewNodes(ssn *framework.Session, told map[*api.JobInfo][]waitingTask) []*api.TaskInfo {
 	var tasks []*api.TaskInfo
 	for job, of := range told {
-		lacksNodes := func(t waitingTask) bool {
-			return t.cause == news.Nodes || t.cause == news.Enqueue && p.isHeldBackBySize(ssn, job)
+		isOf := func(cause news.Cause) func(waitingTask) bool {
+			return func(t waitingTask) bool { return t.cause == cause }
 		}
-		if !slices.ContainsFunc(of, lacksNodes) {
+		isHeldBack := slices.ContainsFunc(of, isOf(news.Enqueue)) && p.isHeldBackBySize(ssn, job)
+		if !isHeldBack && !slices.ContainsFunc(of, isOf(news.Nodes)) {
 			continue
 		}
 		for _, t := range of {
-			if t.cause == news.Gang || t.cause == news.Turn || lacksNodes(t) {
+			switch t.cause {
+			case news.Nodes, news.Gang, news.Turn:
 				tasks = append(tasks, t.task)
+			case news.Enqueue:
+				if isHeldBack {
+					tasks = append(tasks, t.task)
+				}
 			}
 		}
 	}
+	return tasks
+}
+
+// podsOf are the pods of tasks, those that have waited longest.
+func (p *Plugin) podsOf(tasks []*api.TaskInfo) []demand.Pod {
 	slices.SortFunc(tasks, func(a, b *api.TaskInfo) int {
 		return cmp.Or(a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})

@@ -56,12 +56,12 @@ func Decide(q *Question) Answer {
 			long = append(long, q.Waiting[i].Pod)
 		}
 	}
-	for _, h := range fill(all, q.Types, nil, q.Backends, q.Settings).hosts {
+	for _, h := range packPods(all, q.Types, nil, q.Backends, q.Settings).hosts {
 		for _, p := range h.pods {
 			a.Served[p.Object.UID] = h.of.Name
 		}
 	}
-	f := fill(long, q.Types, q.countJoining(), q.Backends, q.Settings)
+	f := packPods(long, q.Types, q.countJoining(), q.Backends, q.Settings)
 	wishes := map[string][]Wish{}
 	for _, h := range f.hosts {
 		if !h.joins {
@@ -69,7 +69,7 @@ func Decide(q *Question) Answer {
 			wishes[h.of.Name] = append(wishes[h.of.Name], wishFor(h, q))
 		}
 	}
-	expected := expect(f, q.Seen)
+	expected := expectAdditions(f, q.Seen)
 	for i := range q.Types {
 		name := q.Types[i].Name
 		asked := wishes[name][min(len(expected.added[name]), len(wishes[name])):]

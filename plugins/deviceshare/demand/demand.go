@@ -118,7 +118,7 @@ func (d *Demand) IsDue(now int64, waits bool, nodes int) bool {
 // See takes in a session that IsDue. What is done about it is done by a goroutine that begins with
 // the first one.
 func (d *Demand) See(client kubernetes.Interface, now int64, l *Look) {
-	d.start.Do(func() { go d.serve() })
+	d.start.Do(func() { go d.serveLooks() })
 	d.last = now
 	q := Question{Seen: l.Seen, TypeLabel: d.options.TypeLabel, Settings: l.Settings, Backends: d.backend}
 	waiting := map[types.UID]bool{}
@@ -185,17 +185,17 @@ func (d *Demand) Needed() map[string]int {
 // Close ends the goroutine. See must not be called any more.
 func (d *Demand) Close() { close(d.looks) }
 
-// serve does what is to be done about each look.
-func (d *Demand) serve() {
+// serveLooks does what is to be done about each look.
+func (d *Demand) serveLooks() {
 	for l := range d.looks {
-		if err := d.act(&l); err != nil {
+		if err := d.answerLook(&l); err != nil {
 			klog.ErrorS(err, "Cannot ask for nodes, will try again")
 		}
 	}
 }
 
-// act learns, decides, and makes and deletes utility pods.
-func (d *Demand) act(l *look) error {
+// answerLook learns, decides, and makes and deletes utility pods.
+func (d *Demand) answerLook(l *look) error {
 	until, done, err := d.lead.Begin()
 	if err != nil {
 		return fmt.Errorf("ask for nodes: %w", err)
@@ -210,7 +210,7 @@ func (d *Demand) act(l *look) error {
 	if err != nil {
 		return err
 	}
-	d.tell(w.reference(), known.Problems)
+	d.reportProblems(w.reference(), known.Problems)
 	l.Types = known.Types
 	a := published{Answer: Decide(&l.Question), judged: map[types.UID]bool{}, types: len(known.Types)}
 	for i := range l.Waiting {

@@ -16,14 +16,17 @@ type expectation struct {
 	seen []Seen
 	// idle is what is left of each node once the pods are on it that seem to fit.
 	idle []Amounts
+	// from is the first node that may still have room for pods of a shape: what is idle only
+	// becomes less.
+	from map[string]int
 	// added are the new nodes that the other pods bring, by type.
 	added map[string][]Amounts
 }
 
-// expect says what an autoscaler makes of the pods of a filling. It takes them to the same types of
-// nodes: which one it takes is a setting of its own.
-func expect(f *filling, seen []Seen) *expectation {
-	e := &expectation{seen: seen, added: map[string][]Amounts{}}
+// expectAdditions says what an autoscaler makes of the pods of a filling. It takes them to the same
+// types of nodes: which one it takes is a setting of its own.
+func expectAdditions(f *filling, seen []Seen) *expectation {
+	e := &expectation{seen: seen, from: map[string]int{}, added: map[string][]Amounts{}}
 	for i := range seen {
 		e.idle = append(e.idle, maps.Clone(seen[i].Idle))
 	}
@@ -39,7 +42,7 @@ func expect(f *filling, seen []Seen) *expectation {
 	for _, h := range f.hosts {
 		for _, p := range h.pods {
 			if isUnschedulable(p.Object) {
-				e.add(p.Object, h.of)
+				e.addPod(p, h.of)
 			}
 		}
 	}
@@ -49,11 +52,11 @@ func expect(f *filling, seen []Seen) *expectation {
 	return e
 }
 
-// add puts a pod where it seems to fit, else on a new node of a type.
-func (e *expectation) add(pod *corev1.Pod, t *NodeType) {
-	asked := requestsOf(pod)
-	for i := range e.seen {
-		if nodes.KeptOff(pod, e.seen[i].Node) == "" && e.idle[i].takeIfFits(asked) {
+// addPod puts a pod where it seems to fit, else on a new node of a type.
+func (e *expectation) addPod(p *Pod, t *NodeType) {
+	asked := requestsOf(p.Object)
+	for ; e.from[p.shape] < len(e.seen); e.from[p.shape]++ {
+		if i := e.from[p.shape]; nodes.KeptOff(p.Object, e.seen[i].Node) == "" && e.idle[i].takeIfFits(asked) {
 			return
 		}
 	}

@@ -25,6 +25,8 @@ type Pod struct {
 	// Backends and Policy are those that place it.
 	Backends sharing.Backends
 	Policy   policy.Policy
+	// shape is equal for pods that ask for the same and may be on the same nodes.
+	shape string
 }
 
 // Amounts are sums of resources in thousandths of their units.
@@ -73,8 +75,8 @@ func (t *NodeType) newHost(b sharing.Backends, joins bool) *newHost {
 	return &newHost{of: t, ledger: sharing.NewLedger(t.Inventory, b), free: AmountsOf(t.Node.Status.Allocatable), joins: joins}
 }
 
-// put puts a pod on the node; false changes nothing. notSummed is a resource without a sum.
-func (h *newHost) put(p *Pod, notSummed string) bool {
+// placePod puts a pod on the node; false changes nothing. notSummed is a resource without a sum.
+func (h *newHost) placePod(p *Pod, notSummed string) bool {
 	if nodes.KeptOff(p.Object, h.of.Node) != "" {
 		return false
 	}
@@ -99,9 +101,9 @@ type filling struct {
 	hosts    []*newHost
 }
 
-// fill packs pods on nodes that join, and on as many new ones as it takes, of the types that take
-// the fewest devices: pods of a shape after each other, the largest first.
-func fill(pods []Pod, types []NodeType, joining map[string]int, b sharing.Backends, s *nodes.Settings) *filling {
+// packPods packs pods on nodes that join, and on as many new ones as it takes, of the types that
+// take the fewest devices: pods of a shape after each other, the largest first.
+func packPods(pods []Pod, types []NodeType, joining map[string]int, b sharing.Backends, s *nodes.Settings) *filling {
 	f := &filling{types: types, settings: s}
 	for i := range types {
 		for range joining[types[i].Name] {
@@ -109,15 +111,15 @@ func fill(pods []Pod, types []NodeType, joining map[string]int, b sharing.Backen
 		}
 	}
 	for _, alike := range byShape(pods) {
-		f.add(alike, b)
+		f.packShape(alike, b)
 	}
 	return f
 }
 
-// add packs pods of one shape.
-func (f *filling) add(alike []*Pod, b sharing.Backends) {
+// packShape packs pods of one shape.
+func (f *filling) packShape(alike []*Pod, b sharing.Backends) {
 	for _, h := range f.hosts {
-		for len(alike) > 0 && h.put(alike[0], f.settings.Names.Percentage) {
+		for len(alike) > 0 && h.placePod(alike[0], f.settings.Names.Percentage) {
 			alike = alike[1:]
 		}
 	}
@@ -138,7 +140,7 @@ func (f *filling) fillType(t *NodeType, alike []*Pod, b sharing.Backends) []*new
 	var hosts []*newHost
 	for len(alike) > 0 {
 		h, before := t.newHost(b, false), len(alike)
-		for len(alike) > 0 && h.put(alike[0], f.settings.Names.Percentage) {
+		for len(alike) > 0 && h.placePod(alike[0], f.settings.Names.Percentage) {
 			alike = alike[1:]
 		}
 		if len(alike) == before {
@@ -163,6 +165,7 @@ func byShape(pods []Pod) [][]*Pod {
 	shapes := map[string][]*Pod{}
 	for i := range pods {
 		key := shapeOf(&pods[i])
+		pods[i].shape = key
 		shapes[key] = append(shapes[key], &pods[i])
 	}
 	keys := slices.SortedFunc(maps.Keys(shapes), func(a, b string) int {

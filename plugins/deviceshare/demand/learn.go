@@ -66,7 +66,7 @@ func Learn(texts map[string]string, seen []Seen, typeLabel string, s *nodes.Sett
 // learnFrom takes in what the complete nodes of a type show.
 func (k *Known) learnFrom(name string, of []Seen, byName map[string]NodeType, texts map[string]string) {
 	said, isKnown := byName[name]
-	if isKnown && slices.ContainsFunc(of, func(n Seen) bool { return offers(n.Inventory) == offers(said.Inventory) }) {
+	if isKnown && slices.ContainsFunc(of, func(n Seen) bool { return offerText(n.Inventory) == offerText(said.Inventory) }) {
 		return
 	}
 	n := slices.MinFunc(of, func(a, b Seen) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
@@ -79,7 +79,7 @@ func (k *Known) learnFrom(name string, of []Seen, byName map[string]NodeType, te
 	switch _, isWritten := texts[name]; {
 	case isKnown && said.LearnedFrom == "":
 		k.Problems = append(k.Problems, fmt.Sprintf("node type %s: node.metadata.annotations: %s of this type offers %s, here stands %s: what the node offers counts",
-			name, n.Node.Name, describe(shown.Inventory), describe(said.Inventory)))
+			name, n.Node.Name, describeDevices(shown.Inventory), describeDevices(said.Inventory)))
 	case isWritten && !isKnown: // it cannot be read, and is not ours to mend
 	default:
 		text, err := shown.Text()
@@ -91,8 +91,8 @@ func (k *Known) learnFrom(name string, of []Seen, byName map[string]NodeType, te
 	}
 }
 
-// describe is an inventory in few words.
-func describe(inv *sharing.Inventory) string {
+// describeDevices is an inventory in few words.
+func describeDevices(inv *sharing.Inventory) string {
 	if len(inv.Devices) == 0 {
 		return "no devices"
 	}

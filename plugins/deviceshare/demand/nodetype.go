@@ -98,18 +98,17 @@ func (t *NodeType) Text() (string, error) {
 // tells it from others of its type is left out.
 func TypeOf(name string, n *corev1.Node, inv *sharing.Inventory) (NodeType, error) {
 	alike := withoutIdentity(inv)
-	annotations, err := wire.NodeAnnotations(alike, 1)
+	text, err := wire.EncodeInventory(alike)
 	if err != nil {
 		return NodeType{}, fmt.Errorf("describe the devices of node %s as those of type %s: %w", n.Name, name, err)
 	}
-	delete(annotations, wire.NodeRegister) // for Volcano's own scheduler, and in its unit
 	like := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: alike.Node, Labels: maps.Clone(n.Labels), Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Name: alike.Node, Labels: maps.Clone(n.Labels), Annotations: map[string]string{wire.NodeInventory: text}},
 		Status:     corev1.NodeStatus{Allocatable: n.Status.Allocatable.DeepCopy()},
 	}
 	delete(like.Labels, corev1.LabelHostname)
 	for _, taint := range n.Spec.Taints {
-		if !isPassing(&taint) {
+		if !isTransient(&taint) {
 			taint.TimeAdded = nil
 			like.Spec.Taints = append(like.Spec.Taints, taint)
 		}
@@ -117,8 +116,8 @@ func TypeOf(name string, n *corev1.Node, inv *sharing.Inventory) (NodeType, erro
 	return NodeType{Name: name, LearnedFrom: n.Name, Node: like, Inventory: &alike}, nil
 }
 
-// isPassing reports whether a taint says in which state a node is, and not of which kind.
-func isPassing(t *corev1.Taint) bool {
+// isTransient reports whether a taint says in which state a node is, and not of which kind.
+func isTransient(t *corev1.Taint) bool {
 	passing := []string{
 		corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeMemoryPressure,
 		corev1.TaintNodeDiskPressure, corev1.TaintNodeNetworkUnavailable, corev1.TaintNodePIDPressure, corev1.TaintNodeOutOfService,
@@ -154,9 +153,9 @@ func isComplete(inv *sharing.Inventory) bool {
 	return len(inv.Devices) > 0 && !slices.ContainsFunc(inv.Devices, func(d sharing.Device) bool { return !d.IsInService() })
 }
 
-// offers is what pods would have of such devices, without what tells nodes from each other: it is
-// equal for inventories that offer the same.
-func offers(inv *sharing.Inventory) string {
+// offerText is what pods would have of such devices, without what tells nodes from each other: it
+// is equal for inventories that offer the same.
+func offerText(inv *sharing.Inventory) string {
 	text, err := wire.EncodeInventory(withoutIdentity(inv))
 	if err != nil {
 		return err.Error()

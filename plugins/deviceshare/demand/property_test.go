@@ -137,7 +137,7 @@ func TestWhateverWaitsTheAnswerIsOneThatHelps(t *testing.T) {
 		}
 		q := question(waiting, kinds)
 		a := Decide(q)
-		f := fill(podsOf(waiting), kinds, nil, q.Backends, q.Settings)
+		f := packPods(podsOf(waiting), kinds, nil, q.Backends, q.Settings)
 		held := 0
 		for _, h := range f.hosts {
 			if len(h.pods) == 0 {

@@ -105,8 +105,8 @@ type changes struct {
 	tell []*corev1.Pod
 }
 
-// compare says what has to be done.
-func compare(there []*corev1.Pod, wishes []Wish) changes {
+// planChanges says what has to be done.
+func planChanges(there []*corev1.Pod, wishes []Wish) changes {
 	var c changes
 	wanted := map[string]int{}
 	for i := range wishes {

@@ -80,7 +80,7 @@ func TestWhateverUtilityPodsThereAreTheyBecomeThoseThatOughtToBe(t *testing.T) {
 				left[p.Labels[wire.UtilityPod]]++
 			}
 		}
-		c := compare(there, wishes)
+		c := planChanges(there, wishes)
 		for _, p := range c.remove {
 			left[p.Labels[wire.UtilityPod]]--
 		}

@@ -73,7 +73,7 @@ func (w *writer) apply(ctx context.Context, wishes []Wish) error {
 		list = append(list, &there.Items[i])
 	}
 	var failed []error
-	todo := compare(list, wishes)
+	todo := planChanges(list, wishes)
 	for _, pod := range todo.remove {
 		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID)), GracePeriodSeconds: ptr.To[int64](0)})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -115,8 +115,8 @@ func (w *writer) tellUnschedulable(ctx context.Context, pod *corev1.Pod, wish *W
 	return nil
 }
 
-// tell tells of problems that are new.
-func (d *Demand) tell(about *corev1.ObjectReference, problems []string) {
+// reportProblems tells of problems that are new.
+func (d *Demand) reportProblems(about *corev1.ObjectReference, problems []string) {
 	maps.DeleteFunc(d.told, func(text string, _ bool) bool { return !slices.Contains(problems, text) })
 	for _, text := range problems {
 		if !d.told[text] {
