@@ -4,14 +4,17 @@ package suites
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 	v1helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -149,17 +152,16 @@ func (a *autoscaler) makeNode(ctx context.Context) error {
 // offerDevices does what a device plugin does when it has come up, some time after its node.
 func offerDevices(ctx context.Context, client kubernetes.Interface, complete *corev1.Node, later time.Duration) error {
 	sleep(ctx, later)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		n, err := client.CoreV1().Nodes().Get(ctx, complete.Name, metav1.GetOptions{})
+	annotations := map[string]any{"metadata": map[string]any{"annotations": complete.Annotations}}
+	amounts := map[string]any{"status": map[string]any{"capacity": complete.Status.Capacity, "allocatable": complete.Status.Capacity}}
+	for subresource, change := range map[string]any{"": annotations, "status": amounts} {
+		patch, err := json.Marshal(change)
 		if err != nil {
 			return err
 		}
-		n.Annotations = complete.Annotations
-		if n, err = client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{}); err != nil {
-			return err
+		if _, err := client.CoreV1().Nodes().Patch(ctx, complete.Name, types.MergePatchType, patch, metav1.PatchOptions{}, strings.Fields(subresource)...); err != nil {
+			return fmt.Errorf("offer the devices of a new node: %w", err)
 		}
-		n.Status.Capacity, n.Status.Allocatable = complete.Status.Capacity, complete.Status.Capacity
-		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
-		return err
-	})
+	}
+	return nil
 }
