@@ -9,6 +9,8 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"deviceshare/sharing/rivals"
 )
 
 // Installation is what a cluster has of the product and of programs that do the same. Only the
@@ -114,8 +116,9 @@ func (n *Installation) addPod(p *corev1.Pod) bool {
 		image := c.Image[strings.LastIndexByte(c.Image, '/')+1:]
 		legacy := strings.HasPrefix(image, "volcano-vgpu-device-plugin") || strings.HasPrefix(image, "volcano-device-plugin")
 		program := Program{Namespace: p.Namespace, Pod: p.Name, Node: p.Spec.NodeName, Owner: ownerOf(p), Part: part, Image: image, Legacy: legacy, Ready: isReady(p)}
-		if part == "scheduler" || part == "" && strings.HasPrefix(image, "vc-scheduler") {
-			program.Schedulers = schedulerNames(c)
+		words := slices.Concat(c.Command, c.Args)
+		if part == "scheduler" || part == "" && rivals.RunsVolcano(rivals.Container{Image: c.Image, Words: words}) {
+			program.Schedulers = rivals.SchedulerNames(words)
 		}
 		if part != "" || legacy || program.Schedulers != nil {
 			n.Programs = append(n.Programs, program)
@@ -123,25 +126,6 @@ func (n *Installation) addPod(p *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// schedulerNames are the names that Volcano's flag says, which may be given several times.
-func schedulerNames(c *corev1.Container) []string {
-	const flag = "--scheduler-name"
-	var names []string
-	words := slices.Concat(c.Command, c.Args)
-	for i, word := range words {
-		if value, found := strings.CutPrefix(word, flag+"="); found {
-			names = append(names, strings.Split(value, ",")...)
-		}
-		if word == flag && i+1 < len(words) {
-			names = append(names, strings.Split(words[i+1], ",")...)
-		}
-	}
-	if names == nil {
-		names = []string{"volcano"} // its default
-	}
-	return names
 }
 
 func (n *Installation) addHook(labels map[string]string, name string, c *admissionv1.WebhookClientConfig) {
