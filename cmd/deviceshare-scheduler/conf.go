@@ -17,6 +17,7 @@ import (
 	"deviceshare/plugins/deviceshare"
 	"deviceshare/plugins/schedulerconf"
 	"deviceshare/sharing/events"
+	"deviceshare/sharing/rivals"
 )
 
 // errNoConfiguration: without a file, Volcano goes by tiers in which our plugin is not.
@@ -55,11 +56,17 @@ func configMapOf(text string) (*corev1.ObjectReference, error) {
 	if text == "" {
 		return nil, nil
 	}
+	o, err := parseObject("--deviceshare-scheduler-config-map", text)
+	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: o.Namespace, Name: o.Name}, err
+}
+
+// parseObject reads the namespace and the name that a flag gives.
+func parseObject(flag, text string) (rivals.Object, error) {
 	namespace, name, ok := strings.Cut(text, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return nil, fmt.Errorf("--deviceshare-scheduler-config-map: want namespace/name, got %q", text)
+		return rivals.Object{}, fmt.Errorf("%s: want namespace/name, got %q", flag, text)
 	}
-	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: namespace, Name: name}, nil
+	return rivals.Object{Namespace: namespace, Name: name}, nil
 }
 
 // knownTo is what this program has. Which plugins a folder adds is known later.

@@ -14,6 +14,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler"
 
 	"deviceshare/sharing/events"
+	"deviceshare/sharing/rivals"
 )
 
 // told is what was reported of a ConfigMap.
@@ -67,6 +68,15 @@ func TestVolcanoReadsACopyAndMistakesAreEventsOfTheConfigMap(t *testing.T) {
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestASchedulerLooksForAnotherOneIfItKnowsItsDeployment(t *testing.T) {
+	if l, err := newLookout(nil, "", rivals.Object{}, nil, nil); l != nil || err != nil {
+		t.Errorf("without a Deployment: %v, %v", l, err)
+	}
+	if _, err := newLookout(nil, "scheduler", rivals.Object{}, nil, nil); err == nil || err.Error() != `--deviceshare-deployment: want namespace/name, got "scheduler"` {
+		t.Errorf("without its namespace: %v", err)
 	}
 }
 

@@ -75,6 +75,7 @@ type ownOptions struct {
 	logFlush     time.Duration
 	sessionLimit time.Duration
 	configMap    string
+	deployment   string
 	drains       bool
 	nodes        demand.Options
 }
@@ -94,6 +95,9 @@ func parseFlags(set *pflag.FlagSet) (*options.ServerOption, ownOptions) {
 
 	set.StringVar(&ours.configMap, "deviceshare-scheduler-config-map", "",
 		"ConfigMap that --scheduler-conf is of, as namespace/name. It gets an event for each mistake")
+
+	set.StringVar(&ours.deployment, "deviceshare-deployment", "",
+		"Deployment that this process is of, as namespace/name. While another scheduler takes the same pods, it gets an event and this process places none; empty does not look for one")
 
 	set.BoolVar(&ours.drains, "deviceshare-evict-for-driver-upgrades", false,
 		"Evict pods with devices from nodes whose driver NVIDIA's GPU operator replaces, as PodDisruptionBudgets allow")
@@ -172,7 +176,7 @@ func run(volcano *options.ServerOption, ours ownOptions) error {
 	if err := serveHealth(volcano, sessions); err != nil {
 		return err
 	}
-	if err := runScheduler(volcano, cluster, said, term); err != nil {
+	if err := runScheduler(volcano, ours.deployment, cluster, said, term); err != nil {
 		return fmt.Errorf("run the scheduler: %w", err)
 	}
 	return nil

@@ -133,5 +133,11 @@ const (
 	NodeTypeDoubtful = "NodeTypeDoubtful"
 )
 
-// Resolved follows the reason of a node's event when what it reported is over.
+// Events of our scheduler's Deployment.
+const (
+	// SecondScheduler: another scheduler takes the same pods; ours places none.
+	SecondScheduler = "SecondScheduler"
+)
+
+// Resolved follows the reason of an event of a node or Deployment when what it reported is over.
 const Resolved = "Resolved"
