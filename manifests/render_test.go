@@ -156,8 +156,8 @@ func ownVariants() map[string]variant {
 		"monitoring.rules.dcgm":                {value: true, count: 2, with: values{"monitoring.rules.enabled": true}},
 		"monitoring.dashboard.enabled":         {value: true, count: 4},
 		"monitoring.dashboard.labels":          {value: node, count: 4, with: values{"monitoring.dashboard.enabled": true}},
-		// It looks at the cluster: see volcano_test.go.
-		"volcano.checkScheduler": {},
+		// What it does at an installation: see volcano_test.go.
+		"volcano.checkScheduler": {value: false},
 	}
 }
 

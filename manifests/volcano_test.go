@@ -3,9 +3,11 @@
 package manifests
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
+
+	"deviceshare/sharing/rivals"
 )
 
 // kinds are the API that the chart uses, by group and version: each plural with its kind.
@@ -89,6 +93,7 @@ func renderIn(t *testing.T, address string, v values, more ...string) (string, e
 		"--dry-run=server", "--disable-openapi-validation", "--kube-apiserver=" + address}, more...)...)
 }
 
+// The scheduler itself refuses the same, while it runs.
 func TestTheChartRefusesAClusterWhereVolcanosSchedulerRunsUnderTheSameName(t *testing.T) {
 	none, one := int32(0), int32(1)
 	const image = "docker.io/volcanosh/vc-scheduler:v1.14.1"
@@ -114,6 +119,15 @@ func TestTheChartRefusesAClusterWhereVolcanosSchedulerRunsUnderTheSameName(t *te
 			t.Parallel()
 			d := appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: c.replicas,
 				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{c.container}}}}}
+			if _, off := c.set["volcano.checkScheduler"]; !off && c.set["scheduler.enabled"] == nil {
+				ours, _ := c.set["schedulerName"].(string)
+				words := slices.Concat(c.container.Command, c.container.Args)
+				found := rivals.Find(&rivals.Facts{Names: []string{cmp.Or(ours, "volcano")}, Deployments: []rivals.Deployment{
+					{Object: rivals.Object{Namespace: "batch", Name: "its-scheduler"}, Replicas: *c.replicas, Containers: []rivals.Container{{Image: c.container.Image, Words: words}}}}})
+				if refused := len(found) > 0; refused != c.refused {
+					t.Errorf("the scheduler refuses to work: %v, Helm to install it: %v", refused, c.refused)
+				}
+			}
 			_, err := renderIn(t, cluster(t, d), c.set)
 			if !c.refused {
 				if err != nil {
