@@ -74,6 +74,14 @@ func usualVariants() map[string]variant {
 		if workload == "view.page" {
 			count, with = 6, values{"view.page.enabled": true}
 		}
+		if workload == "keeper" {
+			out["keeper.serviceAccount.annotations"] = variant{value: map[string]any{"a.b/c": "d"}, count: 2, with: values{"openshift.enabled": true}}
+		} else {
+			out[workload+".serviceAccount.annotations"] = variant{value: map[string]any{"a.b/c": "d"}, count: count, with: with}
+			out[workload+".image.repository"] = variant{value: "mirror/gpu-" + strings.ToLower(workload), count: count, with: with}
+			out[workload+".image.tag"] = variant{value: "v8", count: count, with: with}
+			out[workload+".image.digest"] = variant{value: "sha256:" + strings.Repeat("0a", 32), count: count, with: with}
+		}
 		for name, value := range map[string]any{
 			"affinity": affinity, "priorityClassName": "mine", "podLabels": map[string]any{"team": "infra"}, "podAnnotations": map[string]any{"a.b/c": "d: e"},
 			"extraVolumes":      []any{map[string]any{"name": "more", "emptyDir": map[string]any{}}},
@@ -97,6 +105,7 @@ func ownVariants() map[string]variant {
 	anywhere, flags := []any{map[string]any{"operator": "Exists"}}, []any{"--v=5"}
 	return map[string]variant{
 		"createNamespace":  {value: true, count: 1},
+		"commonLabels":     {value: map[string]any{"cost-center": "42"}},
 		"image.registry":   {value: "registry.example.com/"},
 		"image.tag":        {value: "v9"},
 		"image.pullPolicy": {value: "Always"}, "image.pullSecrets": {value: []any{"a", "b"}},

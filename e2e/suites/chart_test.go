@@ -141,7 +141,7 @@ func (w *world) serverTakesTheManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts := map[string][]byte{"manifests/install/deviceshare.yaml": plain}
-	for _, set := range []string{"createNamespace=true,monitoring.dashboard.enabled=true", "webhook.enabled=false,createConfig=false,scheduler.replicas=1",
+	for _, set := range []string{"createNamespace=true,monitoring.dashboard.enabled=true,commonLabels.team=infra", "webhook.enabled=false,createConfig=false,scheduler.replicas=1",
 		"unaskedDevices.policy=deny,unaskedDevices.exemptNamespaceLabels.team=infra,unaskedDevices.exemptServiceAccounts={team/dcgm}"} {
 		out, err := w.cluster.Helm(ctx, "template", sandbox.Release, w.cluster.Chart(), "--set", set)
 		if err != nil {

@@ -36,16 +36,39 @@ priorityClassName: {{ . }}
 {{- toJson (merge dict .Values.devicePlugin.nodeSelector $operator) -}}
 {{- end -}}
 
-{{- /* Labels and annotations of a component's pods. Takes the name of the workload, the values of the
-       component, and the annotations of the chart itself, which those of the values replace. */ -}}
-{{- define "deviceshare.metadata" -}}
-{{- $component := index . 1 -}}
+{{- /* The labels of an object. Takes the chart's root and the labels of the chart itself, or of more special
+       values, which those of commonLabels do not replace. No selector of the chart has a common one. */ -}}
+{{- define "deviceshare.labels" -}}
 labels:
-  {{- toYaml (merge (dict "app.kubernetes.io/name" (index . 0) "app.kubernetes.io/part-of" "deviceshare") $component.podLabels) | nindent 2 }}
-{{- with merge (dict) $component.podAnnotations (index . 2) }}
+  {{- toYaml (merge (dict "app.kubernetes.io/part-of" "deviceshare") (index . 1) ((index . 0).Values.commonLabels | default dict)) | nindent 2 }}
+{{- end -}}
+
+{{- /* Labels and annotations of a component's pods. Takes the chart's root, the name of the workload, the
+       values of the component, and the annotations of the chart itself, which those of the values replace. */ -}}
+{{- define "deviceshare.metadata" -}}
+{{- $component := index . 2 -}}
+{{ include "deviceshare.labels" (list (index . 0) (merge (dict "app.kubernetes.io/name" (index . 1)) $component.podLabels)) }}
+{{- with merge (dict) $component.podAnnotations (index . 3) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{- /* The annotations of a component's service account. Takes the values of the component. */ -}}
+{{- define "deviceshare.account" -}}
+{{- with (.serviceAccount).annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* The image of a component. Takes the chart's root, the values of the component, and the name of its
+       image. Values of an earlier version, as with --reuse-values, have no image. */ -}}
+{{- define "deviceshare.image" -}}
+{{- $common := (index . 0).Values.image -}}
+{{- $own := (index . 1).image | default dict -}}
+{{- $common.registry }}{{ $own.repository | default (printf "deviceshare/%s" (index . 2)) -}}
+{{- if $own.digest }}@{{ $own.digest }}{{ else }}:{{ $own.tag | default $common.tag }}{{ end -}}
 {{- end -}}
 
 {{- /* The annotations by which a Prometheus without an operator finds the metrics. Takes the port. */ -}}
@@ -106,8 +129,7 @@ kind: PodDisruptionBudget
 metadata:
   name: {{ index . 0 }}
   namespace: {{ (index . 1).Release.Namespace }}
-  labels:
-    app.kubernetes.io/part-of: deviceshare
+  {{- include "deviceshare.labels" (list (index . 1) dict) | nindent 2 }}
 spec:
   maxUnavailable: 1
   unhealthyPodEvictionPolicy: AlwaysAllow
@@ -153,7 +175,7 @@ backoffLimit: 3
 activeDeadlineSeconds: 900
 template:
   metadata:
-    {{- include "deviceshare.metadata" (list "deviceshare-webhook-ca" .Values.webhook dict) | nindent 4 }}
+    {{- include "deviceshare.metadata" (list . "deviceshare-webhook-ca" .Values.webhook dict) | nindent 4 }}
   spec:
     serviceAccountName: deviceshare-webhook-ca
     # One that failed stays, so that its log can be read.
@@ -164,7 +186,7 @@ template:
     {{- include "deviceshare.user" . | nindent 4 }}
     containers:
       - name: certify
-        image: {{ .Values.image.registry }}deviceshare/webhook:{{ .Values.image.tag }}
+        image: {{ include "deviceshare.image" (list . .Values.webhook "webhook") }}
         imagePullPolicy: {{ .Values.image.pullPolicy }}
         args:
           - certify
