@@ -61,6 +61,12 @@ func (c *Cluster) Upgrade(ctx context.Context, args ...string) (string, error) {
 	return c.Helm(ctx, append([]string{"upgrade", Release, c.Chart(), "--values", c.values()}, args...)...)
 }
 
+// Template renders the chart without the cluster, with the values that the release was installed
+// with, and what further arguments say.
+func (c *Cluster) Template(ctx context.Context, args ...string) (string, error) {
+	return c.Helm(ctx, append([]string{"template", Release, c.Chart(), "--values", c.values()}, args...)...)
+}
+
 // Helm runs the real helm on the release's namespace and returns its output.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "--namespace", Namespace, "--kubeconfig", c.layout.adminKubeconfig())

@@ -81,6 +81,7 @@ func whenUsed(r *rights) []suite {
 		{"signed", testSigned},            // it has another scheduler than the one that was audited
 		{"plugin_token", testPluginToken}, // what it tries is not what the plugin needs
 		{"false_alarms", testFalseAlarms},
+		{"gitops", testGitops}, // last: another tool than helm owns the objects then
 	}
 }
 

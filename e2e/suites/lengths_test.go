@@ -29,6 +29,7 @@ func leftOut() map[string]string {
 		"upgrade":                    "suites `plugin_update`, `schedulers`",
 		"beside_nvidia":              "kubelet: `TestWhoeverComesToTheSocketTheKubeletKeepsItsSlots`",
 		"chaos":                      "suites `killed`, `refused`, `plugin_update`; `make chaos`",
+		"gitops":                     "manifests: `TestASyncRevertsNothingThatHasChangedSince`; lookout: `TestWorkBeginsWhenTheOtherSchedulerIsGoneAndEndsWhenItIsBack`",
 		"mps_uninstall":              "keeper: `TestAKeeperThatIsToldToEndWaitsForContainers`",
 		"uninstall":                  "host: `TestSettingsAreMadeOnceAndRemovedAtLast`",
 		"mps/updates":                "modes/mps: `TestARestartedPluginAdoptsTheDaemon`",
