@@ -199,7 +199,7 @@ func (r Rival) String() string {
 		do += ", and custom.scheduler_enable=false in Volcano's chart"
 	case LeaseOnly:
 		who = fmt.Sprintf("%q, which renews the lease %s,", r.Holder, r.Object)
-		do = "stop that process"
+		do = "stop that process or, if it takes other pods, set volcano.checkScheduler=false"
 	}
 	return fmt.Sprintf("%s takes the pods of scheduler %s, too, and two schedulers give the same devices away twice: %s", who, r.SchedulerName, do)
 }

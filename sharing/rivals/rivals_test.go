@@ -128,6 +128,7 @@ func TestARivalSaysWhatToDo(t *testing.T) {
 		"kubectl -n v scale deployment s --replicas=0, and custom.scheduler_enable=false": {Object{"v", "s"}, Volcano, "volcano", ""},
 		"kubectl -n v scale deployment t --replicas=0":                                    {Object{"v", "t"}, Twin, "volcano", ""},
 		`"host_1", which renews the lease v/volcano, takes the pods`:                      {Object{"v", "volcano"}, LeaseOnly, "volcano", "host_1"},
+		"if it takes other pods, set volcano.checkScheduler=false":                        {Object{"v", "volcano"}, LeaseOnly, "volcano", "host_1"},
 	} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("%q does not say %q", r, want)
