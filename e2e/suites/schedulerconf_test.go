@@ -35,6 +35,7 @@ func testSchedulerConfig(t *testing.T, w *world) {
 		defer cancel()
 		w.configureScheduler(ctx, t, func(string) string { return right })
 	})
+	w.leader(ctx, t, "") // a suite before may have upgraded the scheduler, and none leads yet
 	w.hurryConfig(ctx, t)
 	askUntil(ctx, t, "an event of the ConfigMap", func() (bool, error) {
 		return w.isMistakeTold(ctx, "gangPreempt is of a later version of Volcano: write preempt")
