@@ -17,7 +17,7 @@ import (
 func wholeCharts(t *testing.T, v values) []string {
 	t.Helper()
 	all := values{"createNamespace": true, "view.page.enabled": true, "openshift.enabled": true, "unaskedDevices.policy": "deny", "placements.signed": "sign",
-		"monitoring.dashboard.enabled": true}
+		"monitoring.dashboard.enabled": true, "autoscaling.enabled": true}
 	maps.Copy(all, v)
 	text, err := renderIn(t, cluster(t, appsv1.Deployment{}), all) // with a cluster there are hooks
 	if err != nil {
