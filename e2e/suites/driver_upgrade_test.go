@@ -60,6 +60,7 @@ func testDriverUpgrade(t *testing.T, w *world) {
 		if out, err := w.cluster.Upgrade(context.Background(), "--wait=legacy"); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
+		o.leaveNodeSelector(t)
 	})
 	if err := u.ConfigureNodes(ctx, mixedModes); err != nil {
 		t.Fatal(err)
@@ -82,6 +83,21 @@ func testDriverUpgrade(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.waitDevices(ctx, t, gpus, func(d *sharing.Device) bool { return d.Mode == sharing.HAMiCore && d.Healthy })
+}
+
+// leaveNodeSelector takes the operator's label out of the device plugin's node selector. Whoever
+// has stopped the plugin owns the selector, as a whole, and Helm leaves it as it is.
+func (o *operator) leaveNodeSelector(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
+	defer cancel()
+	patch := `{"spec":{"template":{"spec":{"nodeSelector":{"` + clientLabel + `":null}}}}}`
+	if _, err := o.cluster.Client().AppsV1().DaemonSets(sandbox.Namespace).Patch(ctx, "deviceshare-"+sandbox.DevicePlugin, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := o.cluster.WaitReady(ctx, sandbox.DevicePlugin); err != nil {
+		t.Error(err)
+	}
 }
 
 // operator plays NVIDIA's GPU operator and its driver manager.
