@@ -86,15 +86,19 @@ func (g growing) waitsFor(n int) {
 	g.eventually(fmt.Sprint(n, " nodes are asked for"), func() bool { g.tick(); return len(g.asked()) == n })
 }
 
-// asksForNone ticks for three minutes, in which no node must be asked for.
-func (g growing) asksForNone(why string) {
+// asksForNone creates objects and a pod that needs a node for itself: when that is asked for, none
+// must be for the others, who have waited for as long.
+func (g growing) asksForNone(why string, objects ...runtime.Object) {
 	g.t.Helper()
-	for range 180 {
-		g.tick()
-		if got := g.asked(); len(got) > 0 {
-			g.t.Fatalf("asks for %q though %s", got, why)
+	g.create(append(objects, groupOf("control", 1), podOf("control", "control", asks{number: 2}))...)
+	g.eventually("a node is needed", func() bool { g.tick(); return g.store.demand.Needed()["big"] > 0 })
+	for range 60 {
+		if got := g.store.demand.Needed()["big"]; got != 1 {
+			g.t.Fatalf("needs %d nodes though %s", got, why)
 		}
+		g.tick()
 	}
+	g.waitsFor(1)
 }
 
 func TestANodeIsAskedForWhenPodsLackDevicesAndNoMoreWhenItHasCome(t *testing.T) {
@@ -150,8 +154,7 @@ func TestNoNodeIsAskedForPodsThatWaitForSomethingElse(t *testing.T) {
 		t.Run(why, func(t *testing.T) {
 			g := newGrowing(t, 0)
 			g.cache.AddQueueV1beta1(queueOf("limited", amountsOf(t, "memory=1000")))
-			g.create(objects...)
-			g.asksForNone(why)
+			g.asksForNone(why, objects...)
 		})
 	}
 }
