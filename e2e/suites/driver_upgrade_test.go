@@ -60,7 +60,7 @@ func testDriverUpgrade(t *testing.T, w *world) {
 		if out, err := w.cluster.Upgrade(context.Background(), "--wait=legacy"); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
-		o.leaveNodeSelector(t)
+		o.leaveAsInstalled(t)
 	})
 	if err := u.ConfigureNodes(ctx, mixedModes); err != nil {
 		t.Fatal(err)
@@ -85,9 +85,10 @@ func testDriverUpgrade(t *testing.T, w *world) {
 	w.waitDevices(ctx, t, gpus, func(d *sharing.Device) bool { return d.Mode == sharing.HAMiCore && d.Healthy })
 }
 
-// leaveNodeSelector takes the operator's label out of the device plugin's node selector. Whoever
-// has stopped the plugin owns the selector, as a whole, and Helm leaves it as it is.
-func (o *operator) leaveNodeSelector(t *testing.T) {
+// leaveAsInstalled does what Helm's last upgrade did not. It takes the operator's label out of the
+// device plugin's node selector, which as a whole belongs to whoever has stopped the plugin. And it
+// replaces the keeper, which updates leave alone: Helm would wait for it at the next one.
+func (o *operator) leaveAsInstalled(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
 	defer cancel()
@@ -95,8 +96,11 @@ func (o *operator) leaveNodeSelector(t *testing.T) {
 	if _, err := o.cluster.Client().AppsV1().DaemonSets(sandbox.Namespace).Patch(ctx, "deviceshare-"+sandbox.DevicePlugin, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
-	if err := o.cluster.WaitReady(ctx, sandbox.DevicePlugin); err != nil {
-		t.Error(err)
+	o.deletePod(ctx, t, o.onlyPodOf(ctx, t, sandbox.Keeper))
+	for _, component := range []string{sandbox.DevicePlugin, sandbox.Keeper} {
+		if err := o.cluster.WaitReady(ctx, component); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
