@@ -107,7 +107,7 @@ func (e *evictions) chooseVictims(task *api.TaskInfo, candidates []*api.TaskInfo
 		return nil, true
 	}
 	n, info := e.nodes[candidates[0].NodeName], e.infos[candidates[0].NodeName]
-	if e.requireServing(a, n) != nil || e.awaits(task, a) {
+	if e.requireServing(a, n) != nil || e.awaitsRoom(task, a) {
 		return nil, true
 	}
 	if e.fitsWithout(task, a, n, info, nil) {

@@ -105,7 +105,7 @@ func (p *Plugin) Wish(t *api.TaskInfo) (plan.Wish, bool) {
 	if a == nil {
 		return plan.Wish{}, p.off == nil
 	}
-	if p.off != nil || a.served() == nil || p.awaits(t, a) {
+	if p.off != nil || a.served() == nil || p.awaitsRoom(t, a) {
 		return plan.Wish{}, false
 	}
 	return plan.Wish{Request: a.served(), Backends: p.backendsFor(a), Policy: p.policyFor(a)}, true

@@ -90,9 +90,9 @@ func (p *Plugin) podsOf(tasks []*api.TaskInfo) []demand.Pod {
 	return pods
 }
 
-// awaits reports whether nobody is to be evicted for a task now: it has room as soon as pods have
-// ended that are leaving, or a new node comes.
-func (j *judge) awaits(t *api.TaskInfo, a *ask) bool {
+// awaitsRoom reports whether nobody is to be evicted for a task now: it has room as soon as pods
+// have ended that are leaving, or a new node comes.
+func (j *judge) awaitsRoom(t *api.TaskInfo, a *ask) bool {
 	return j.limits.AwaitsLeaving(t, a.served()) || j.store.demand.Awaits(t.Pod.UID, j.store.uptimeSeconds())
 }
 

@@ -6,5 +6,5 @@
 //
 // The scheduler that leads keeps its lease while it waits, so that one process looks and tells.
 // Volcano's scheduler cannot be paused. When another scheduler comes during the work, the process
-// ends in order, and the next leader waits before it begins.
+// ends in order. The next leader waits before it begins.
 package lookout

@@ -91,12 +91,12 @@ func (l *Lookout) RunAlone(ctx context.Context, work func() error) error {
 			return <-ended
 		case <-time.After(l.options.Working):
 		}
-		found, err := l.look(ctx)
+		found, err := l.findRivals(ctx)
 		switch {
 		case err != nil:
 			klog.ErrorS(err, "It is unknown whether another scheduler takes the same pods; this one goes on")
 		case len(found) > 0:
-			l.report(found)
+			l.reportRival(found)
 			return fmt.Errorf("%w: %s", ErrRival, found[0])
 		}
 	}
@@ -105,7 +105,7 @@ func (l *Lookout) RunAlone(ctx context.Context, work func() error) error {
 // waitUntilAlone returns an error when ctx ends. A scheduler that could not look does not begin.
 func (l *Lookout) waitUntilAlone(ctx context.Context) error {
 	for {
-		found, err := l.look(ctx)
+		found, err := l.findRivals(ctx)
 		switch {
 		case err != nil:
 			klog.ErrorS(err, "No pod is placed before it is known whether another scheduler takes the same pods")
@@ -113,7 +113,7 @@ func (l *Lookout) waitUntilAlone(ctx context.Context) error {
 			l.reportAlone()
 			return nil
 		default:
-			l.report(found)
+			l.reportRival(found)
 		}
 		select {
 		case <-ctx.Done():
@@ -123,7 +123,7 @@ func (l *Lookout) waitUntilAlone(ctx context.Context) error {
 	}
 }
 
-func (l *Lookout) look(ctx context.Context) ([]rivals.Rival, error) {
+func (l *Lookout) findRivals(ctx context.Context) ([]rivals.Rival, error) {
 	facts, err := l.readFacts(ctx)
 	if err != nil {
 		return nil, err
@@ -133,26 +133,26 @@ func (l *Lookout) look(ctx context.Context) ([]rivals.Rival, error) {
 	return found, nil
 }
 
-// report tells people of the first of some rivals, when it is another one than before, and again
-// and again while it is there.
-func (l *Lookout) report(found []rivals.Rival) {
+// reportRival tells people of the first of some rivals, when it is another one than before, and
+// again and again while it is there.
+func (l *Lookout) reportRival(found []rivals.Rival) {
 	text := found[0].String()
 	l.looks++
 	if text == l.told && l.looks < repeatAfter {
 		return
 	}
 	l.told, l.looks = text, 0
-	l.options.Report.Report(l.own(), events.SecondScheduler, text+". Until it is gone, this scheduler places no pods")
+	l.options.Report.Report(l.ownReference(), events.SecondScheduler, text+". Until it is gone, this scheduler places no pods")
 }
 
 func (l *Lookout) reportAlone() {
 	if l.told != "" {
-		l.options.Report.Tell(l.own(), events.SecondScheduler+events.Resolved, "no other scheduler takes the same pods any more; this one places pods")
+		l.options.Report.Tell(l.ownReference(), events.SecondScheduler+events.Resolved, "no other scheduler takes the same pods any more; this one places pods")
 	}
 	l.told, l.looks = "", 0
 }
 
-// own refers to the own Deployment. kubectl describe finds events by the UID.
-func (l *Lookout) own() *corev1.ObjectReference {
+// ownReference refers to the own Deployment. kubectl describe finds events by the UID.
+func (l *Lookout) ownReference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: l.options.Own.Namespace, Name: l.options.Own.Name, UID: l.uid}
 }

@@ -93,7 +93,7 @@ func Find(f *Facts) []Rival {
 	for i := range f.Deployments {
 		d := &f.Deployments[i]
 		kind, name := commonName(f.Names, d)
-		if name == "" || d.Object == f.Own || d.Replicas == 0 || kind == Twin && yields(d, own) {
+		if name == "" || d.Object == f.Own || d.Replicas == 0 || kind == Twin && willYield(d, own) {
 			continue
 		}
 		deployments = append(deployments, Rival{Object: d.Object, Kind: kind, SchedulerName: name})
@@ -124,8 +124,8 @@ func ownDeployment(f *Facts) *Deployment {
 	return &Deployment{Object: f.Own, Created: math.MaxInt64}
 }
 
-// yields reports whether a Deployment of this program will find own, and leave the pods to it.
-func yields(d, own *Deployment) bool {
+// willYield reports whether a Deployment of this program will find own, and leave the pods to it.
+func willYield(d, own *Deployment) bool {
 	guarded := slices.ContainsFunc(d.Containers, func(c Container) bool {
 		return slices.ContainsFunc(c.Words, func(word string) bool { return strings.HasPrefix(word, ownFlag) })
 	})

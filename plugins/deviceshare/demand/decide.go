@@ -43,10 +43,9 @@ type Answer struct {
 // Decide says which utility pods there ought to be.
 //
 // Pods need n new nodes of a type, and an autoscaler that adds up amounts brings m of them by
-// itself: n-m are asked for. Where nodes that are there seem to have room for a utility pod and
-// are of no use, because a device of theirs is broken or cordoned, as many more are: the first ones
-// seem to fit there. When a node has come, all is counted anew, so that a wrong m is mended by the
-// next answer. A pod at which autoscalers do not look counts in n alone.
+// itself: n-m are asked for. One more is for each empty node of no use, whose devices are broken or
+// cordoned: the first utility pods seem to fit there. When a node has come, all is counted anew, so
+// that the next answer mends a wrong m. A pod at which autoscalers do not look counts in n alone.
 func Decide(q *Question) Answer {
 	a := Answer{Needed: map[string]int{}, Served: map[types.UID]string{}}
 	var long, all []Pod

@@ -125,7 +125,7 @@ func (d *Demand) See(client kubernetes.Interface, now int64, l *Look) {
 	for i := range l.Waiting {
 		uid := l.Waiting[i].Object.UID
 		waiting[uid] = true
-		q.Waiting = append(q.Waiting, Waiting{Pod: l.Waiting[i], IsLong: now-d.since(uid, now) >= longSeconds})
+		q.Waiting = append(q.Waiting, Waiting{Pod: l.Waiting[i], IsLong: now-d.firstWaited(uid, now) >= longSeconds})
 	}
 	d.mu.Lock()
 	maps.DeleteFunc(d.first, func(uid types.UID, first int64) bool {
@@ -139,8 +139,8 @@ func (d *Demand) See(client kubernetes.Interface, now int64, l *Look) {
 	d.looks <- look{client, q}
 }
 
-// since is when a pod was first found waiting.
-func (d *Demand) since(pod types.UID, now int64) int64 {
+// firstWaited is when a pod was first found waiting.
+func (d *Demand) firstWaited(pod types.UID, now int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	first, known := d.first[pod]
@@ -158,7 +158,7 @@ func (d *Demand) Awaits(pod types.UID, now int64) bool {
 	if !d.IsOn() || d.options.Patience <= 0 || a == nil || a.types == 0 {
 		return false
 	}
-	waits := now - d.since(pod, now)
+	waits := now - d.firstWaited(pod, now)
 	if !a.judged[pod] {
 		return waits < judgeSeconds
 	}
@@ -168,7 +168,7 @@ func (d *Demand) Awaits(pod types.UID, now int64) bool {
 // Text says for which type of node a pod waits that is asked for, "" for none.
 func (d *Demand) Text(pod types.UID, now int64) string {
 	a := d.answer.Load()
-	if a == nil || a.Needed[a.Served[pod]] == 0 || now-d.since(pod, now) < longSeconds {
+	if a == nil || a.Needed[a.Served[pod]] == 0 || now-d.firstWaited(pod, now) < longSeconds {
 		return ""
 	}
 	return fmt.Sprintf("The cluster's autoscaler is asked for nodes of type %s", a.Served[pod])
@@ -206,16 +206,16 @@ func (d *Demand) answerLook(l *look) error {
 	ctx, cancel = context.WithDeadline(ctx, until)
 	defer cancel()
 	w := writer{client: l.client, namespace: d.options.Namespace}
-	known, err := w.learn(ctx, &l.Question)
+	known, err := w.learnTypes(ctx, &l.Question)
 	if err != nil {
 		return err
 	}
-	d.reportProblems(w.reference(), known.Problems)
+	d.reportProblems(w.configMapReference(), known.Problems)
 	l.Types = known.Types
 	a := published{Answer: Decide(&l.Question), judged: map[types.UID]bool{}, types: len(known.Types)}
 	for i := range l.Waiting {
 		a.judged[l.Waiting[i].Object.UID] = true
 	}
 	d.answer.Store(&a)
-	return w.apply(ctx, a.Wishes)
+	return w.applyWishes(ctx, a.Wishes)
 }

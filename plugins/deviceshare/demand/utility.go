@@ -49,11 +49,11 @@ func wishFor(h *newHost, q *Question) Wish {
 }
 
 func compareWishes(a, b Wish) int {
-	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.key(), b.key()))
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.labelValue(), b.labelValue()))
 }
 
-// key is equal for equal wishes. It is a value of a label.
-func (w *Wish) key() string {
+// labelValue is equal for equal wishes.
+func (w *Wish) labelValue() string {
 	text, err := json.Marshal(w)
 	if err != nil {
 		return "unknown"
@@ -68,7 +68,7 @@ func (w *Wish) Pod(namespace string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, GenerateName: "vgpu-node-wanted-",
-			Labels: map[string]string{wire.UtilityPod: w.key(), "app.kubernetes.io/part-of": "deviceshare"},
+			Labels: map[string]string{wire.UtilityPod: w.labelValue(), "app.kubernetes.io/part-of": "deviceshare"},
 		},
 		Spec: corev1.PodSpec{
 			SchedulerName: nobody, NodeSelector: w.Selector, Tolerations: w.Tolerations,
@@ -89,8 +89,8 @@ func (w *Wish) Pod(namespace string) *corev1.Pod {
 	return pod
 }
 
-// unschedulable is the condition by which autoscalers find a utility pod.
-func (w *Wish) unschedulable(now metav1.Time) corev1.PodCondition {
+// unschedulableCondition is the condition by which autoscalers find a utility pod.
+func (w *Wish) unschedulableCondition(now metav1.Time) corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: now,
 		Message: "pods with devices need another node of type " + w.Type + ": this pod has no other purpose than to say so, and is deleted when the node is there",
@@ -110,7 +110,7 @@ func planChanges(there []*corev1.Pod, wishes []Wish) changes {
 	var c changes
 	wanted := map[string]int{}
 	for i := range wishes {
-		wanted[wishes[i].key()]++
+		wanted[wishes[i].labelValue()]++
 	}
 	for _, pod := range slices.SortedFunc(slices.Values(there), oldestFirst) {
 		if pod.DeletionTimestamp != nil {
@@ -127,7 +127,7 @@ func planChanges(there []*corev1.Pod, wishes []Wish) changes {
 		wanted[key]--
 	}
 	for _, w := range wishes {
-		if key := w.key(); wanted[key] > 0 {
+		if key := w.labelValue(); wanted[key] > 0 {
 			wanted[key]--
 			c.create = append(c.create, w)
 		}

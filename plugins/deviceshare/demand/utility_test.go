@@ -47,7 +47,7 @@ func TestAUtilityPodFitsNewNodesOnlyAndNobodyPlacesIt(t *testing.T) {
 	if pod.Spec.SchedulerName != nobody || pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution != nil {
 		t.Errorf("the pod is %+v", pod.Spec)
 	}
-	if pod.Status.Conditions = []corev1.PodCondition{a.Wishes[0].unschedulable(metav1.Now())}; !isUnschedulable(pod) {
+	if pod.Status.Conditions = []corev1.PodCondition{a.Wishes[0].unschedulableCondition(metav1.Now())}; !isUnschedulable(pod) {
 		t.Error("autoscalers do not look at it")
 	}
 }
@@ -66,7 +66,7 @@ func TestWhateverUtilityPodsThereAreTheyBecomeThoseThatOughtToBe(t *testing.T) {
 			p := w.Pod("system")
 			p.Name = fmt.Sprint("pod", i)
 			if random.IntN(3) > 0 {
-				p.Status.Conditions = []corev1.PodCondition{w.unschedulable(metav1.Now())}
+				p.Status.Conditions = []corev1.PodCondition{w.unschedulableCondition(metav1.Now())}
 			}
 			if random.IntN(5) == 0 {
 				now := metav1.Now()
@@ -85,17 +85,17 @@ func TestWhateverUtilityPodsThereAreTheyBecomeThoseThatOughtToBe(t *testing.T) {
 			left[p.Labels[wire.UtilityPod]]--
 		}
 		for _, w := range c.create {
-			left[w.key()]++
+			left[w.labelValue()]++
 		}
 		for _, w := range wishes {
-			left[w.key()]--
+			left[w.labelValue()]--
 		}
 		for key, n := range left {
 			if n != 0 {
 				t.Fatalf("seed %d, round %d: %d too many of %s", seed, round, n, key)
 			}
 		}
-		if len(c.create) > 0 && len(c.remove) > 0 && c.create[0].key() == c.remove[0].Labels[wire.UtilityPod] {
+		if len(c.create) > 0 && len(c.remove) > 0 && c.create[0].labelValue() == c.remove[0].Labels[wire.UtilityPod] {
 			t.Fatalf("seed %d, round %d: a pod is removed, and made again", seed, round)
 		}
 		for _, p := range c.tell {

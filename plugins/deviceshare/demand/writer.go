@@ -31,14 +31,14 @@ type writer struct {
 	owner metav1.OwnerReference
 }
 
-// reference names the ConfigMap of node types.
-func (w *writer) reference() *corev1.ObjectReference {
+// configMapReference names the ConfigMap of node types.
+func (w *writer) configMapReference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: w.namespace, Name: ConfigMap}
 }
 
-// learn reads the types of nodes, and writes down what is new of them. A type that cannot be
+// learnTypes reads the types of nodes, and writes down what is new of them. A type that cannot be
 // written is known all the same.
-func (w *writer) learn(ctx context.Context, q *Question) (Known, error) {
+func (w *writer) learnTypes(ctx context.Context, q *Question) (Known, error) {
 	in := w.client.CoreV1().ConfigMaps(w.namespace)
 	there, err := in.Get(ctx, ConfigMap, metav1.GetOptions{})
 	if err != nil {
@@ -60,9 +60,9 @@ func (w *writer) learn(ctx context.Context, q *Question) (Known, error) {
 	return known, nil
 }
 
-// apply makes the utility pods those that are wished for. It goes on after a failure: what is left
-// is tried at the next look.
-func (w *writer) apply(ctx context.Context, wishes []Wish) error {
+// applyWishes makes the utility pods those that are wished for. It goes on after a failure: what is
+// left is tried at the next look.
+func (w *writer) applyWishes(ctx context.Context, wishes []Wish) error {
 	pods := w.client.CoreV1().Pods(w.namespace)
 	there, err := pods.List(ctx, metav1.ListOptions{LabelSelector: wire.UtilityPod})
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *writer) apply(ctx context.Context, wishes []Wish) error {
 		todo.tell = append(todo.tell, pod)
 	}
 	for _, pod := range todo.tell {
-		i := slices.IndexFunc(wishes, func(x Wish) bool { return x.key() == pod.Labels[wire.UtilityPod] })
+		i := slices.IndexFunc(wishes, func(x Wish) bool { return x.labelValue() == pod.Labels[wire.UtilityPod] })
 		if err := w.tellUnschedulable(ctx, pod, &wishes[i]); err != nil {
 			failed = append(failed, err)
 		}
@@ -104,7 +104,7 @@ func (w *writer) apply(ctx context.Context, wishes []Wish) error {
 func (w *writer) tellUnschedulable(ctx context.Context, pod *corev1.Pod, wish *Wish) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
-		"status":   map[string]any{"conditions": []corev1.PodCondition{wish.unschedulable(metav1.Now())}},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{wish.unschedulableCondition(metav1.Now())}},
 	})
 	if err == nil {
 		_, err = w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")

@@ -86,11 +86,10 @@ func (e *explanation) queueIsFull(job *api.JobInfo, voter string) string {
 	capability, used, want := api.NewResource(q.Queue.Spec.Capability), api.NewResource(q.Queue.Status.Allocated), job.GetMinResources()
 	text := ""
 	for _, name := range namesIn(want) {
-		limit, limited := q.Queue.Spec.Capability[name]
-		taken := used.Get(name) + e.sums.promisedIn(job.Queue, name)
-		if limited && !limit.IsZero() && taken+want.Get(name) > capability.Get(name) {
+		promised := e.sums.promisedIn(job.Queue, name)
+		if exceedsCapability(q, name, promised+want.Get(name)) {
 			text += fmt.Sprintf("; the job asks for %s of %s, %s of the queue's capability of %s are used or promised",
-				e.formatAmount(name, want.Get(name)), name, e.formatAmount(name, taken), e.formatAmount(name, capability.Get(name)))
+				e.formatAmount(name, want.Get(name)), name, e.formatAmount(name, used.Get(name)+promised), e.formatAmount(name, capability.Get(name)))
 		}
 	}
 	return fmt.Sprintf("queue %s has no room for it (plugin %s)%s", q.Name, voter, text)
@@ -99,11 +98,16 @@ func (e *explanation) queueIsFull(job *api.JobInfo, voter string) string {
 // ExceedsCapability reports whether a job would exceed what its queue may ever have, as far as the
 // queue's own amounts tell.
 func ExceedsCapability(q *api.QueueInfo, job *api.JobInfo) bool {
-	capability, used, want := api.NewResource(q.Queue.Spec.Capability), api.NewResource(q.Queue.Status.Allocated), job.GetMinResources()
-	return slices.ContainsFunc(namesIn(want), func(name corev1.ResourceName) bool {
-		limit, limited := q.Queue.Spec.Capability[name]
-		return limited && !limit.IsZero() && used.Get(name)+want.Get(name) > capability.Get(name)
-	})
+	want := job.GetMinResources()
+	return slices.ContainsFunc(namesIn(want), func(name corev1.ResourceName) bool { return exceedsCapability(q, name, want.Get(name)) })
+}
+
+// exceedsCapability reports whether a queue has a capability of a resource that is less than what
+// it has and so much more.
+func exceedsCapability(q *api.QueueInfo, name corev1.ResourceName, more float64) bool {
+	limit, limited := q.Queue.Spec.Capability[name]
+	capability, used := api.NewResource(q.Queue.Spec.Capability), api.NewResource(q.Queue.Status.Allocated)
+	return limited && !limit.IsZero() && used.Get(name)+more > capability.Get(name)
 }
 
 // queueRefuses is why Volcano looked at no node for a task of a job that was let in, "" if the
