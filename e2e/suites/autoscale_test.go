@@ -17,7 +17,6 @@ import (
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
 	"deviceshare/e2e/workload"
-	"deviceshare/sharing"
 	"deviceshare/sharing/wire"
 )
 
@@ -90,28 +89,10 @@ func (a *autoscaler) scanUntil(ctx context.Context, t *testing.T, what string, i
 func groupNode(t *testing.T) func(i int) *corev1.Node {
 	t.Helper()
 	return func(i int) *corev1.Node {
-		inv := sharing.Inventory{Node: "grown-" + strconv.Itoa(i)}
-		for d := range groupCards {
-			inv.Devices = append(inv.Devices, sharing.Device{
-				ID: sharing.DeviceID(fmt.Sprintf("GPU-6a0%02d000-0000-0000-0000-00000000000%d", i, d)), Index: d, Model: "NVIDIA A100-SXM4-80GB",
-				Memory: sharing.MiBs(groupMiB), Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.HAMiCore, NUMA: -1,
-			})
-		}
-		annotations, err := wire.NodeAnnotations(inv, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		amounts := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
-		for name, n := range map[corev1.ResourceName]int64{
-			corev1.ResourceCPU: 64, corev1.ResourceMemory: 512 << 30, workload.Number: 10 * groupCards, workload.Memory: groupMiB * groupCards, workload.Cores: 100 * groupCards,
-		} {
-			amounts[name] = *resource.NewQuantity(n, resource.DecimalSI)
-		}
-		return &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: inv.Node, Annotations: annotations, Labels: map[string]string{onlyAutoscale: "true", corev1.LabelInstanceTypeStable: groupType}},
-			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: onlyAutoscale, Effect: corev1.TaintEffectNoSchedule}}},
-			Status:     corev1.NodeStatus{Capacity: amounts},
-		}
+		inv := simulatedCards("grown-"+strconv.Itoa(i), fmt.Sprintf("GPU-6a0%02d000", i), "NVIDIA A100-SXM4-80GB", groupCards, groupMiB)
+		return nodeWithCards(t, inv, onlyAutoscale, map[string]string{corev1.LabelInstanceTypeStable: groupType}, corev1.ResourceList{
+			corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
+		})
 	}
 }
 

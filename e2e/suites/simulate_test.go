@@ -33,7 +33,7 @@ import (
 // What the simulation is asked about: pods that come one by one to nodes which are simulated, so
 // that nothing runs, and which other suites' pods keep off.
 const (
-	simulatedPods, simulatedNodes, simulatedCards = 40, 4, 4
+	simulatedPods, simulatedNodes, simulatedPerNode = 40, 4, 4
 
 	simulatedMiB = 24576
 	onlySimulate = "deviceshare.test/simulate"
@@ -98,29 +98,10 @@ func (w *world) cardNodes(t *testing.T) {
 	ctx := t.Context()
 	var nodes []*corev1.Node
 	for i := range simulatedNodes {
-		inv := sharing.Inventory{Node: cardsPrefix + strconv.Itoa(i)}
-		for d := range simulatedCards {
-			inv.Devices = append(inv.Devices, sharing.Device{
-				ID: sharing.DeviceID(fmt.Sprintf("GPU-51b%d0000-0000-0000-0000-00000000000%d", i, d)), Index: d, Model: "NVIDIA A10",
-				Memory: sharing.MiBs(simulatedMiB), Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.HAMiCore, NUMA: -1,
-			})
-		}
-		annotations, err := wire.NodeAnnotations(inv, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		amounts := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("50")}
-		for name, n := range map[corev1.ResourceName]int64{
-			corev1.ResourceCPU: 24, corev1.ResourceMemory: 64 << 30, workload.Number: 10 * simulatedCards,
-			workload.Memory: simulatedMiB * simulatedCards, workload.Cores: 100 * simulatedCards,
-		} {
-			amounts[name] = *resource.NewQuantity(n, resource.DecimalSI)
-		}
-		nodes = append(nodes, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: inv.Node, Annotations: annotations, Labels: map[string]string{onlySimulate: "true", "zone": fmt.Sprint(i % 2)}},
-			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: onlySimulate, Effect: corev1.TaintEffectNoSchedule}}},
-			Status:     corev1.NodeStatus{Capacity: amounts},
-		})
+		inv := simulatedCards(cardsPrefix+strconv.Itoa(i), fmt.Sprintf("GPU-51b%d0000", i), "NVIDIA A10", simulatedPerNode, simulatedMiB)
+		nodes = append(nodes, nodeWithCards(t, inv, onlySimulate, map[string]string{"zone": fmt.Sprint(i % 2)}, corev1.ResourceList{
+			corev1.ResourcePods: resource.MustParse("50"), corev1.ResourceCPU: resource.MustParse("24"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		}))
 	}
 	keeper, err := fakenode.Create(ctx, w.cluster.Client(), nodes)
 	if err != nil {
@@ -138,6 +119,39 @@ func (w *world) cardNodes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// simulatedCards are devices in mode hami-core of a node that is not there. Their UUIDs begin with
+// the given text.
+func simulatedCards(node, uuid, model string, n int, memoryMiB int64) sharing.Inventory {
+	inv := sharing.Inventory{Node: node}
+	for d := range n {
+		inv.Devices = append(inv.Devices, sharing.Device{
+			ID: sharing.DeviceID(fmt.Sprintf("%s-0000-0000-0000-00000000000%d", uuid, d)), Index: d, Model: model,
+			Memory: sharing.MiBs(memoryMiB), Cores: 100, MaxShares: 10, Healthy: true, Mode: sharing.HAMiCore, NUMA: -1,
+		})
+	}
+	return inv
+}
+
+// nodeWithCards is a node with simulated devices and other amounts. Its taint, and a label, have
+// the given key: pods of other suites keep off.
+func nodeWithCards(t *testing.T, inv sharing.Inventory, key string, labels map[string]string, amounts corev1.ResourceList) *corev1.Node {
+	t.Helper()
+	annotations, err := wire.NodeAnnotations(inv, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := int64(len(inv.Devices))
+	for name, sum := range map[corev1.ResourceName]int64{workload.Number: 10 * n, workload.Memory: n * inv.Devices[0].Memory.WholeMiB(), workload.Cores: 100 * n} {
+		amounts[name] = *resource.NewQuantity(sum, resource.DecimalSI)
+	}
+	labels[key] = "true"
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: inv.Node, Annotations: annotations, Labels: labels},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}},
+		Status:     corev1.NodeStatus{Capacity: amounts},
+	}
 }
 
 // cardsAreUsed waits until a scheduler that has just started places pods on the nodes: before
