@@ -52,7 +52,7 @@ func TestTheViewsRoleGivesWhatTheViewsReadAndNothingElse(t *testing.T) {
 		const read = "get,list,watch "
 		want := []string{
 			"get mutatingwebhookconfigurations deviceshare", "get validatingwebhookconfigurations deviceshare",
-			read + "nodes", read + "podgroups", read + "pods", read + "priorityclasses", read + "queues", "list namespaces", "list poddisruptionbudgets",
+			read + "nodes", read + "podgroups", read + "pods", read + "priorityclasses", read + "queues", read + "resourcequotas", "list namespaces", "list poddisruptionbudgets",
 		}
 		if !slices.Equal(cluster, want) {
 			t.Errorf("%v: rights %q, want %q", v, cluster, want)

@@ -85,7 +85,7 @@ func (c *Cluster) amountText(name corev1.ResourceName, amount resource.Quantity)
 	return memoryText(limits[0].Amount)
 }
 
-// checkQueueLimits names the limits of queues that cannot be meant.
+// checkQueueLimits names the limits of queues and namespaces that cannot be meant.
 func (e *examiner) checkQueueLimits() {
 	c := e.cluster
 	var inventories []*sharing.Inventory
@@ -98,6 +98,13 @@ func (e *examiner) checkQueueLimits() {
 	for _, q := range c.state.Queues {
 		for _, doubt := range quota.Doubts(nodes.QueueEntries(q.Spec.Capability, q.Spec.Deserved, q.Spec.Guarantee.Resource), c.settings.LimitNames(), total) {
 			e.addProblem("queue "+q.Name, doubt, "kubectl edit queue "+q.Name)
+		}
+	}
+	quotas := c.settings.NamespaceQuotas(c.state.Quotas)
+	for i := range quotas {
+		q := &quotas[i]
+		for _, doubt := range c.settings.QuotaDoubts(q, total) {
+			e.addProblem("resourcequota "+q.Key(), doubt, fmt.Sprintf("kubectl -n %s edit resourcequota %s", q.Namespace, q.Name))
 		}
 	}
 }

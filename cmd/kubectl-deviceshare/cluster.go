@@ -73,8 +73,8 @@ func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 	scheduling := batch.SchedulingV1beta1()
 	for _, list := range []struct {
 		what string
-		// optional resources are those of Volcano, which may not be installed. Without the others
-		// every answer would be wrong.
+		// optional resources are those of Volcano, which may not be installed, and those that few
+		// answers need. Without the others every answer would be wrong.
 		optional bool
 		page     pager.ListPageFunc
 	}{
@@ -89,6 +89,9 @@ func readInto(ctx context.Context, core kubernetes.Interface, batch volcano.Inte
 		}},
 		{"podgroups.scheduling.volcano.sh", true, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
 			return scheduling.PodGroups(metav1.NamespaceAll).List(ctx, l)
+		}},
+		{"resourcequotas", true, func(ctx context.Context, l metav1.ListOptions) (runtime.Object, error) {
+			return core.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, l)
 		}},
 	} {
 		err := pager.New(list.page).EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {

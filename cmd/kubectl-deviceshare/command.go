@@ -82,15 +82,22 @@ func (o *options) podsCommand() *cobra.Command {
 }
 
 func (o *options) queuesCommand() *cobra.Command {
-	return &cobra.Command{
+	var namespaces bool
+	c := &cobra.Command{
 		Use: "queues", Short: "List quota, use and deserved of every queue", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.showAnswer(c.Context(), func(cluster *view.Cluster) (answer, error) {
+				if namespaces {
+					list := cluster.NamespaceLimits()
+					return answer{value: list, text: view.NamespaceLimitsText(list, o.terminalPaint())}, nil
+				}
 				list := cluster.Queues()
 				return answer{value: list, text: view.QueuesText(list, o.terminalPaint())}, nil
 			})
 		},
 	}
+	c.Flags().BoolVar(&namespaces, "namespaces", false, "list limits of devices in ResourceQuotas, and their use, instead")
+	return c
 }
 
 func (o *options) whyCommand() *cobra.Command {

@@ -99,6 +99,7 @@ func (o *options) neededRights() []capture.Right {
 		{For: all, Verb: "list", Group: volcano, Resource: "queues"},
 		{For: all, Verb: "list", Group: volcano, Resource: "podgroups"},
 		{For: all, Verb: "get", Resource: "configmaps", Name: config.DeviceName, Namespace: o.configNamespace},
+		{For: "queues --namespaces", Verb: "list", Resource: "resourcequotas"},
 		{For: "doctor", Verb: "get", Group: hooks, Resource: "mutatingwebhookconfigurations", Name: registration},
 		{For: "doctor", Verb: "get", Group: hooks, Resource: "validatingwebhookconfigurations", Name: registration},
 		{For: "top", Verb: "get", Resource: "pods/portforward", Namespace: o.installNamespace},

@@ -33,7 +33,7 @@ func TestOnlyMistakesThatNobodyMayGuessKeepPodsWaiting(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			ssn, _ := sessionOf(n1)
 			s := NewStore(Options{Report: &reportRecorder{}, Backends: bare(t, n1).store.backends})
-			s.pods = noPods{}
+			s.objects = noObjects{}
 			p := s.Build(c.arguments).(*Plugin)
 			if !p.joinSession(ssn) {
 				t.Fatal("the plugin is off: devices would be given unseen")
@@ -50,7 +50,7 @@ func TestAValueThatCannotBeUsedKeepsTheLastGoodArguments(t *testing.T) {
 	for _, bad := range []framework.Arguments{{"deviceshare.ScheduleWeight": "heavy"}, {"deviceshare.VGPUEnable": "maybe"}} {
 		ssn, _ := sessionOf(n1)
 		s := NewStore(Options{Report: &reportRecorder{}, Backends: bare(t, n1).store.backends})
-		s.pods = noPods{}
+		s.objects = noObjects{}
 		s.Build(framework.Arguments{"deviceshare.ScheduleWeight": 5}).(*Plugin).joinSession(ssn)
 		p := s.Build(bad).(*Plugin)
 		if !p.joinSession(ssn) || try(p, n1) != nil || p.args.Weight != 5 {

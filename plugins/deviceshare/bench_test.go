@@ -55,7 +55,7 @@ func sessionOf(infos ...*api.NodeInfo) (*framework.Session, map[string]*api.Node
 func bare(t testing.TB, infos ...*api.NodeInfo) *Plugin {
 	t.Helper()
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	s.pods = noPods{}
+	s.objects = noObjects{}
 	p := s.Build(framework.Arguments{}).(*Plugin)
 	ssn, _ := sessionOf(infos...)
 	p.joinSession(ssn)
@@ -267,7 +267,7 @@ func BenchmarkSessionOpen(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
 			s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-			s.pods = noPods{}
+			s.objects = noObjects{}
 			session(s)
 		}
 	})

@@ -22,7 +22,8 @@ import (
 
 // scene is a store that sees one snapshot after the other.
 type scene struct {
-	t     *testing.T
+	t *testing.T
+	noObjects
 	store *Store
 	api   clientcache.Indexer // the pods of the API server
 }
@@ -30,7 +31,7 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	c := &scene{t: t, api: clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{})}
 	c.store = NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
-	c.store.pods = c
+	c.store.objects = c
 	return c
 }
 

@@ -114,9 +114,12 @@ func (p *Plugin) Wish(t *api.TaskInfo) (plan.Wish, bool) {
 // Lacks implements room.Devices.
 func (p *Plugin) Lacks(tasks []*api.TaskInfo) []int64 { return p.limits.Lacks(tasks) }
 
+// AccountOf implements room.Devices.
+func (p *Plugin) AccountOf(tasks []*api.TaskInfo) quota.Account { return p.limits.AccountOf(tasks) }
+
 // Frees implements room.Devices.
-func (p *Plugin) Frees(t *api.TaskInfo, queue api.QueueID) []int64 {
-	return p.limits.Frees(t, queue)
+func (p *Plugin) Frees(t *api.TaskInfo, account quota.Account) []int64 {
+	return p.limits.Frees(t, account)
 }
 
 // Standings implements room.Devices.

@@ -34,11 +34,15 @@ func (b worldBinder) Bind(client kubernetes.Interface, tasks []*api.TaskInfo) ma
 	return b.w.store.Binder().Bind(client, tasks)
 }
 
-// noPods stands for an API server without pods, in sessions without a cache.
-type noPods struct{}
+// noObjects stands for an API server without pods and quotas, in sessions without a cache.
+type noObjects struct{}
 
-func (noPods) podsOf(*framework.Session) corelisters.PodLister {
+func (noObjects) podsOf(*framework.Session) corelisters.PodLister {
 	return corelisters.NewPodLister(clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{}))
+}
+
+func (noObjects) quotasOf(*framework.Session) corelisters.ResourceQuotaLister {
+	return corelisters.NewResourceQuotaLister(clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{}))
 }
 
 func ready() *atomic.Bool {

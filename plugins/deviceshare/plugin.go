@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/cache"
@@ -19,7 +19,6 @@ import (
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/sharing"
-	"deviceshare/sharing/events"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
@@ -101,17 +100,24 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	return true
 }
 
-// openLimits readies the limits of queues. A plugin that places nothing needs none.
-func (p *Plugin) openLimits(ssn *framework.Session) {
-	var of []quota.Queue
-	if p.off == nil {
-		of = queues.Of(ssn, p.settings)
+// namespaceQuotas returns the ResourceQuotas that limit devices, or were meant to.
+func (p *Plugin) namespaceQuotas(ssn *framework.Session) []nodes.NamespaceQuota {
+	all, err := p.store.objects.quotasOf(ssn).List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "List the ResourceQuotas that the scheduler has seen")
 	}
-	p.limits = p.store.queues.Open(of, p.queueSnapshot())
-	if p.limits != nil {
-		p.store.queues.ReportDoubts(ssn, p.settings, func(queue *corev1.ObjectReference, text string) {
-			p.store.report.Report(queue, events.QueueLimitDoubtful, text)
-		})
+	return p.settings.NamespaceQuotas(all)
+}
+
+// openLimits readies the limits of queues and namespaces. A plugin that places nothing needs none.
+func (p *Plugin) openLimits(ssn *framework.Session) {
+	seen := p.queueSnapshot()
+	if p.off == nil {
+		seen.Queues, seen.Quotas = queues.Of(ssn, p.settings), p.namespaceQuotas(ssn)
+	}
+	p.limits = p.store.queues.Open(seen)
+	if p.limits != nil || len(seen.Quotas) > 0 {
+		p.store.queues.ReportDoubts(ssn, &seen, p.store.report.Report)
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 // pods lists the pods of the API server.
 func (w *world) pods() []corev1.Pod {
 	w.t.Helper()
-	list, err := w.client.CoreV1().Pods("ns").List(w.t.Context(), metav1.ListOptions{})
+	list, err := w.client.CoreV1().Pods(metav1.NamespaceAll).List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -46,19 +46,31 @@ func (w *world) taskIn(pod string) *api.TaskInfo {
 	return nil
 }
 
+// namespaceOf returns the namespace of a pod. Names are given once in a world.
+func (w *world) namespaceOf(pod string) string {
+	w.t.Helper()
+	for _, p := range w.pods() {
+		if p.Name == pod {
+			return p.Namespace
+		}
+	}
+	w.t.Fatalf("there is no pod %s", pod)
+	return ""
+}
+
 // deletePod deletes a pod that ignores the signal to end: it stays, and says that it is being
 // deleted.
 func (w *world) deletePod(name string) {
 	w.t.Helper()
-	pods := corev1.SchemeGroupVersion.WithResource("pods")
-	o, err := w.client.Tracker().Get(pods, "ns", name)
+	pods, namespace := corev1.SchemeGroupVersion.WithResource("pods"), w.namespaceOf(name)
+	o, err := w.client.Tracker().Get(pods, namespace, name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	pod := o.(*corev1.Pod).DeepCopy()
 	now := metav1.NewTime(time.Unix(1700000000, 0))
 	pod.DeletionTimestamp = &now
-	if err := w.client.Tracker().Update(pods, pod, "ns"); err != nil {
+	if err := w.client.Tracker().Update(pods, pod, namespace); err != nil {
 		w.t.Fatal(err)
 	}
 	w.eventually("pod "+name+" is leaving", func() bool {
@@ -70,7 +82,7 @@ func (w *world) deletePod(name string) {
 // endPod removes a pod: its containers have ended.
 func (w *world) endPod(name string) {
 	w.t.Helper()
-	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "ns", name); err != nil {
+	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), w.namespaceOf(name), name); err != nil {
 		w.t.Fatal(err)
 	}
 	w.eventually("pod "+name+" is gone", func() bool { return w.taskIn(name) == nil })

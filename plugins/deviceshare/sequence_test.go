@@ -58,7 +58,7 @@ func TestAnySequenceOfEventsLeavesWhatTheSnapshotSays(t *testing.T) {
 		w.settled()
 		settings, scratch := nodes.DefaultSettings(), nodes.NewCluster(w.store.backends, w.report)
 		ssn := w.open()
-		scratch.Follow(snapshot.Of(ssn, sessionPods{}.podsOf(ssn)), &settings, w.store.now())
+		scratch.Follow(snapshot.Of(ssn, sessionObjects{}.podsOf(ssn)), &settings, w.store.now())
 		for name, n := range w.store.cluster.Nodes() {
 			if err := n.Ledger.Check(); err != nil {
 				t.Errorf("seed %d: %v", seed, err)

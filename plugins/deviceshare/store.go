@@ -86,7 +86,7 @@ type Store struct {
 	part    atomic.Int32
 
 	cluster *nodes.Cluster
-	pods    podSource
+	objects objectSource
 
 	// The fields below belong to the session goroutine.
 	rank      map[string]float64
@@ -104,7 +104,8 @@ type Store struct {
 	current *Plugin
 	// waiting is what waiting pods were told.
 	waiting *waiting.Memory
-	// queues is what is known of their limits from one session to the next.
+	// queues is what is known of their limits, and those of namespaces, from one session to the
+	// next.
 	queues queues.Memory
 }
 
@@ -140,7 +141,7 @@ type Options struct {
 func NewStore(o Options) *Store {
 	s := &Store{
 		backends: o.Backends, report: o.Report, config: o.Config, lead: o.Lead, pulse: o.Pulse, signer: o.Signer, now: o.Now,
-		cluster: nodes.NewCluster(o.Backends, o.Report), pods: sessionPods{}, rank: map[string]float64{},
+		cluster: nodes.NewCluster(o.Backends, o.Report), objects: sessionObjects{}, rank: map[string]float64{},
 		waiting: waiting.NewMemory(toldLimits()), mix: mix.New(o.Backends), actionMistakes: map[string]string{},
 	}
 	if s.now == nil {
@@ -206,6 +207,7 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 		TakesPart: last == takesPart, IsAside: last == standsAway,
 		Config: s.versions.Load(), Cluster: s.cluster, Waiting: s.waiting.Counts(),
 		Holds: s.room.Holds(), HoldEnds: s.room.Ends(), NodesNeeded: s.demand.Needed(),
+		Namespaces: s.queues.Usage(),
 	}
 	if now := s.mix.Current(); now != nil {
 		state.MeasureFree = now.Usable
@@ -238,7 +240,7 @@ func (s *Store) standAside() {
 
 // updateFromSnapshot brings the store up to date with the snapshot of a session.
 func (s *Store) updateFromSnapshot(ssn *framework.Session, settings *nodes.Settings) {
-	change := s.cluster.Follow(snapshot.Of(ssn, s.pods.podsOf(ssn)), settings, s.now())
+	change := s.cluster.Follow(snapshot.Of(ssn, s.objects.podsOf(ssn)), settings, s.now())
 	if change.Names {
 		s.rank = rankByName(s.cluster.Nodes())
 	}
@@ -269,14 +271,19 @@ func rankByName(known map[string]*nodes.Node) map[string]float64 {
 	return rank
 }
 
-// podSource lists the pods of the API server, as the informers of a session have them.
-type podSource interface {
+// objectSource lists objects of the API server, as the informers of a session have them.
+type objectSource interface {
 	podsOf(*framework.Session) corelisters.PodLister
+	quotasOf(*framework.Session) corelisters.ResourceQuotaLister
 }
 
-// sessionPods is the podSource of a running scheduler.
-type sessionPods struct{}
+// sessionObjects is the objectSource of a running scheduler.
+type sessionObjects struct{}
 
-func (sessionPods) podsOf(ssn *framework.Session) corelisters.PodLister {
+func (sessionObjects) podsOf(ssn *framework.Session) corelisters.PodLister {
 	return ssn.InformerFactory().Core().V1().Pods().Lister()
+}
+
+func (sessionObjects) quotasOf(ssn *framework.Session) corelisters.ResourceQuotaLister {
+	return ssn.InformerFactory().Core().V1().ResourceQuotas().Lister()
 }

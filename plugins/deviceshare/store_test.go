@@ -67,7 +67,7 @@ func TestANodeThatIsNotUsableSaysWhy(t *testing.T) {
 func TestAMalformedInventoryIsReportedOnceAndAgainAfterItWasMended(t *testing.T) {
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}})
 	report := s.report.(*reportRecorder)
-	s.pods = noPods{}
+	s.objects = noObjects{}
 	good := nodeOf(t, devices("n1", 1, 10000))
 	bad := good.DeepCopy()
 	bad.Annotations[wire.NodeInventory] = "{"
@@ -205,7 +205,7 @@ func TestANodeIsReadAnewWhenSomethingOnItChanged(t *testing.T) {
 	again.UID = "uid-b-again"
 
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Now: func() time.Time { return time.Unix(0, 0).Add(clock) }})
-	s.pods = noPods{}
+	s.objects = noObjects{}
 	for _, step := range []struct {
 		name string
 		info *api.NodeInfo
@@ -272,7 +272,7 @@ func (c *noConfig) Use(namespace, name string) { c.used = append(c.used, namespa
 func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 	config := &noConfig{}
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: config})
-	s.pods = noPods{}
+	s.objects = noObjects{}
 	n1 := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil)
 	ssn, _ := sessionOf(n1)
 	open := func() *Plugin {
@@ -302,7 +302,7 @@ func TestNoDevicesAreGivenBeforeTheConfigurationIsRead(t *testing.T) {
 
 func TestAPodThatMayAskUnderANameNobodyKnowsYetIsKeptFromNodesWithDevicesOnly(t *testing.T) {
 	s := NewStore(Options{Backends: factory.New(), Report: &reportRecorder{}, Config: &noConfig{}})
-	s.pods = noPods{}
+	s.objects = noObjects{}
 	n1, plain := infoOf(nodeOf(t, devices("n1", 1, 10000)), nil), nodeOf(t, devices("n2", 1, 10000))
 	plain.Annotations = nil
 	n2 := infoOf(plain, nil)

@@ -193,6 +193,8 @@ func (w *world) add(o runtime.Object) {
 		_, err = w.client.CoreV1().Pods(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 	case *schedulingv1beta1.PodGroup:
 		_, err = w.cache.VCClient().SchedulingV1beta1().PodGroups(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+	case *corev1.ResourceQuota:
+		_, err = w.client.CoreV1().ResourceQuotas(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 	default:
 		err = fmt.Errorf("no such object in this world: %T", o)
 	}
@@ -231,6 +233,9 @@ func (w *world) seen(objects ...runtime.Object) {
 			case *schedulingv1beta1.PodGroup:
 				j := w.cache.Jobs[api.JobID(o.Namespace+"/"+o.Name)]
 				return j != nil && j.PodGroup != nil
+			case *corev1.ResourceQuota:
+				_, err := w.cache.SharedInformerFactory().Core().V1().ResourceQuotas().Lister().ResourceQuotas(o.Namespace).Get(o.Name)
+				return err == nil
 			}
 			return true
 		})

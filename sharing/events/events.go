@@ -59,6 +59,8 @@ const (
 const (
 	// QueueLimitDoubtful: a limit that cannot be meant.
 	QueueLimitDoubtful = "QueueLimitDoubtful"
+	// NamespaceQuotaDoubtful: a limit in a ResourceQuota that cannot be meant, or that is no limit.
+	NamespaceQuotaDoubtful = "NamespaceQuotaDoubtful"
 )
 
 // Events of nodes.
@@ -83,6 +85,8 @@ const (
 	GPUHealthy = "GPUHealthy"
 	// GPUOfferedTwice: another device plugin of the node offers a device, too.
 	GPUOfferedTwice = "GPUOfferedTwice"
+	// GPULicenceMissing: a vGPU has no licence, or one that ends soon.
+	GPULicenceMissing = "GPULicenceMissing"
 	// GPUModeUnusable: this node cannot offer a device in its mode.
 	GPUModeUnusable = "GPUModeUnusable"
 	// GPUModeInterrupted: something that a device's mode needs does not work.

@@ -23,17 +23,18 @@ const (
 
 // entry is what one pod takes.
 type entry struct {
-	queue   string
+	account Account
 	amounts Amounts
 	tenure  Tenure
 }
 
-// Book is which pod takes what of which queue. What a pod was put down with is kept, so that
-// taking it out again leaves nothing. Reading from many goroutines is safe while nobody writes.
+// Book is which pod takes what, and whose limits it counts for. What a pod was put down with is
+// kept, so that taking it out again leaves nothing. Reading from many goroutines is safe while
+// nobody writes.
 type Book struct {
 	hierarchy *Hierarchy
 	entries   map[sharing.Owner]entry
-	// sums are what the pods of a queue and of those below it take, by tenure.
+	// sums are what the pods take that count for a holder of limits, by tenure.
 	sums map[string]*[tenures]Amounts
 }
 
@@ -42,10 +43,16 @@ func NewBook(h *Hierarchy) *Book {
 	return &Book{hierarchy: h, entries: map[sharing.Owner]entry{}, sums: map[string]*[tenures]Amounts{}}
 }
 
+// Account returns the account of pods of a queue for which quotas of their namespace hold, these by
+// their keys.
+func (b *Book) Account(queue string, quotas ...string) Account {
+	return b.hierarchy.Account(queue, quotas...)
+}
+
 // Put notes what a pod takes, in place of what was noted of it before.
-func (b *Book) Put(o sharing.Owner, queue string, a Amounts, tenure Tenure) {
+func (b *Book) Put(o sharing.Owner, account Account, a Amounts, tenure Tenure) {
 	b.Drop(o)
-	b.entries[o] = entry{queue: queue, amounts: a, tenure: tenure}
+	b.entries[o] = entry{account: account, amounts: a, tenure: tenure}
 	b.adjustSums(b.entries[o], 1)
 }
 
@@ -58,7 +65,7 @@ func (b *Book) Drop(o sharing.Owner) {
 }
 
 func (b *Book) adjustSums(e entry, sign int64) {
-	for _, name := range b.hierarchy.Chain(e.queue) {
+	for _, name := range e.account.holders {
 		if b.sums[name] == nil {
 			b.sums[name] = &[tenures]Amounts{}
 		}
@@ -70,16 +77,16 @@ func (b *Book) adjustSums(e entry, sign int64) {
 // Takes returns what a pod was put down with.
 func (b *Book) Takes(o sharing.Owner) Amounts { return b.entries[o].amounts }
 
-// usedByQueue returns what a queue and those below it take of what a limit is about, without some
+// usedBy returns what the pods that count for a holder take of what a limit is about, without some
 // pods: now, by pods that stay and pods that leave, or else later, by pods that stay and pods that
 // arrive.
-func (b *Book) usedByQueue(queue string, l *Limit, now bool, gone []sharing.Owner) int64 {
+func (b *Book) usedBy(holder string, l *Limit, now bool, gone []sharing.Owner) int64 {
 	without := Leaves
 	if now {
 		without = Arrives
 	}
 	var used int64
-	if sums := b.sums[queue]; sums != nil {
+	if sums := b.sums[holder]; sums != nil {
 		for tenure := range tenures {
 			if tenure != without {
 				used += sums[tenure].SumFor(l)
@@ -88,26 +95,26 @@ func (b *Book) usedByQueue(queue string, l *Limit, now bool, gone []sharing.Owne
 	}
 	for i, o := range gone {
 		e, known := b.entries[o]
-		if known && e.tenure != without && !slices.Contains(gone[:i], o) && slices.Contains(b.hierarchy.Chain(e.queue), queue) {
+		if known && e.tenure != without && !slices.Contains(gone[:i], o) && e.account.countsFor(holder) {
 			used -= e.amounts.SumFor(l)
 		}
 	}
 	return used
 }
 
-// heldByLeaving returns what pods that leave a queue, or one below it, have of what a limit is
+// heldByLeaving returns what pods that count for a holder, and leave, have of what a limit is
 // about.
-func (b *Book) heldByLeaving(queue string, l *Limit) int64 {
-	if sums := b.sums[queue]; sums != nil {
+func (b *Book) heldByLeaving(holder string, l *Limit) int64 {
+	if sums := b.sums[holder]; sums != nil {
 		return sums[Leaves].SumFor(l)
 	}
 	return 0
 }
 
-// Ask is whether a pod may take something of a queue.
+// Ask is whether a pod may take something.
 type Ask struct {
 	Owner   sharing.Owner
-	Queue   string
+	Account Account
 	Amounts Amounts
 	// Now says that the pod gets the amounts at once. Otherwise it waits until the pods that leave
 	// have ended, and what those have does not count.
@@ -115,40 +122,56 @@ type Ask struct {
 	// Gone are pods that count as if they had left.
 	Gone []sharing.Owner
 	// Alone counts, of the queues above, only what the pod's own queue takes: could the pod have
-	// the amounts if pods of all other queues left?
+	// the amounts if pods of all other queues left? A quota of its namespace counts in full.
 	Alone bool
 }
 
-// Limited reports whether a limit may refuse pods of a queue anything.
-func (b *Book) Limited(queue string) bool { return b.hierarchy.hasBounds(queue) }
+// Limited reports whether a limit may refuse pods of an account anything.
+func (b *Book) Limited(a Account) bool { return b.hierarchy.hasBounds(a) }
 
 // Check returns the limit that a pod would exceed; false if it may have what it asks for. Of
 // several it is the one nearest to the pod's queue; a limit that is exceeded only until others have
 // ended comes last. What is noted of the pod already counts once. A pod that takes nothing of what
 // a limit is about is not refused by it.
 func (b *Book) Check(ask *Ask) (Shortage, bool) {
-	gone := append([]sharing.Owner{ask.Owner}, ask.Gone...)
-	if short, refused := b.findShortage(ask, false, gone); refused || !ask.Now {
-		return short, refused
-	}
-	return b.findShortage(ask, true, gone)
+	return b.CheckTogether(ask.Account, *ask)
 }
 
-// findShortage is Check for one moment: now, or else later.
-func (b *Book) findShortage(ask *Ask, now bool, gone []sharing.Owner) (Shortage, bool) {
-	for _, name := range b.hierarchy.Chain(ask.Queue) {
-		counted := name
-		if ask.Alone {
-			counted = ask.Queue
+// CheckTogether is Check for pods that start together. Each asks those limits of the account that
+// it counts for. They are of one mind about Now and Alone.
+func (b *Book) CheckTogether(a Account, asks ...Ask) (Shortage, bool) {
+	gone := ownersGone(asks)
+	if short, refused := b.findShortage(a, asks, false, gone); refused || !asks[0].Now {
+		return short, refused
+	}
+	return b.findShortage(a, asks, true, gone)
+}
+
+// ownersGone returns who does not count: those that ask, and those that they name.
+func ownersGone(asks []Ask) []sharing.Owner {
+	gone := make([]sharing.Owner, 0, len(asks)+len(asks[0].Gone))
+	for i := range asks {
+		gone = append(append(gone, asks[i].Owner), asks[i].Gone...)
+	}
+	return gone
+}
+
+// findShortage is CheckTogether for one moment: now, or else later.
+func (b *Book) findShortage(a Account, asks []Ask, now bool, gone []sharing.Owner) (Shortage, bool) {
+	for _, holder := range a.holders {
+		counted := holder
+		if asks[0].Alone && !isQuota(holder) {
+			counted = a.queue
 		}
-		for i := range b.hierarchy.bounds[name] {
-			l := &b.hierarchy.bounds[name][i]
-			asked := ask.Amounts.SumFor(&l.Limit)
+		for i := range b.hierarchy.bounds[holder] {
+			l := &b.hierarchy.bounds[holder][i]
+			asked := amountAsked(asks, holder, &l.Limit)
 			if asked == 0 {
 				continue
 			}
-			if used := b.usedByQueue(counted, &l.Limit, now, gone); used+asked > l.Amount {
-				short := Shortage{Queue: name, Limit: l.Limit, Reserved: l.reserved, Used: used, Asked: asked}
+			if used := b.usedBy(counted, &l.Limit, now, gone); used+asked > l.Amount {
+				short := Shortage{Limit: l.Limit, Reserved: l.reserved, Used: used, Asked: asked}
+				short.setHolder(holder)
 				if now {
 					short.Leaving = b.heldByLeaving(counted, &l.Limit)
 				}
@@ -159,34 +182,41 @@ func (b *Book) findShortage(ask *Ask, now bool, gone []sharing.Owner) (Shortage,
 	return Shortage{}, false
 }
 
-// Lacks returns by how much each limit would be exceeded if pods got what is asked for later, 0
-// where it would not: the limits of the queue, then those of the queues above.
-func (b *Book) Lacks(ask *Ask) (lacks []int64) {
-	gone := append([]sharing.Owner{ask.Owner}, ask.Gone...)
-	for _, name := range b.hierarchy.Chain(ask.Queue) {
-		for i := range b.hierarchy.bounds[name] {
-			l := &b.hierarchy.bounds[name][i]
-			asked := ask.Amounts.SumFor(&l.Limit)
-			if asked == 0 {
-				lacks = append(lacks, 0)
-				continue
+// amountAsked is what those pods ask for of what a limit is about that count for its holder.
+func amountAsked(asks []Ask, holder string, l *Limit) (sum int64) {
+	for i := range asks {
+		if asks[i].Account.countsFor(holder) {
+			sum += asks[i].Amounts.SumFor(l)
+		}
+	}
+	return sum
+}
+
+// Lacks returns by how much each limit of an account would be exceeded if pods got what they ask
+// for later, 0 where it would not. Each asks those of the limits that it counts for.
+func (b *Book) Lacks(a Account, asks ...Ask) (lacks []int64) {
+	gone := ownersGone(asks)
+	for _, holder := range a.holders {
+		for i := range b.hierarchy.bounds[holder] {
+			l, lack := &b.hierarchy.bounds[holder][i], int64(0)
+			if asked := amountAsked(asks, holder, &l.Limit); asked > 0 {
+				lack = max(0, b.usedBy(holder, &l.Limit, false, gone)+asked-l.Amount)
 			}
-			lacks = append(lacks, max(0, b.usedByQueue(name, &l.Limit, false, gone)+asked-l.Amount))
+			lacks = append(lacks, lack)
 		}
 	}
 	return lacks
 }
 
-// Frees returns what the end of a pod frees of what each limit is about, in the order of Lacks for
-// a queue.
-func (b *Book) Frees(o sharing.Owner, queue string) (frees []int64) {
+// Frees returns what the end of a pod frees of what each limit of an account is about, in the order
+// of Lacks.
+func (b *Book) Frees(o sharing.Owner, a Account) (frees []int64) {
 	e := b.entries[o]
-	above := b.hierarchy.Chain(e.queue)
-	for _, name := range b.hierarchy.Chain(queue) {
-		for i := range b.hierarchy.bounds[name] {
+	for _, holder := range a.holders {
+		for i := range b.hierarchy.bounds[holder] {
 			freed := int64(0)
-			if e.tenure != Leaves && slices.Contains(above, name) {
-				freed = e.amounts.SumFor(&b.hierarchy.bounds[name][i].Limit)
+			if e.tenure != Leaves && e.account.countsFor(holder) {
+				freed = e.amounts.SumFor(&b.hierarchy.bounds[holder][i].Limit)
 			}
 			frees = append(frees, freed)
 		}
@@ -198,7 +228,7 @@ func (b *Book) Frees(o sharing.Owner, queue string) (frees []int64) {
 // take that from other queues. A queue deserves what it is guaranteed, and whatever it has no
 // number for. Pods that leave do not count: they are no reason to leave other queues alone.
 func (b *Book) Deserves(ask *Ask) (Shortage, bool) {
-	q, known := b.hierarchy.queues[ask.Queue]
+	q, known := b.hierarchy.queues[ask.Account.queue]
 	if !known {
 		return Shortage{}, false
 	}
@@ -206,7 +236,7 @@ func (b *Book) Deserves(ask *Ask) (Shortage, bool) {
 		l := q.Deserved[i]
 		l.Amount = max(l.Amount, amountOf(q.Guarantee, &l))
 		asked := ask.Amounts.SumFor(&l)
-		if used := b.usedByQueue(q.Name, &l, false, append([]sharing.Owner{ask.Owner}, ask.Gone...)); asked > 0 && used+asked > l.Amount {
+		if used := b.usedBy(q.Name, &l, false, append([]sharing.Owner{ask.Owner}, ask.Gone...)); asked > 0 && used+asked > l.Amount {
 			return Shortage{Queue: q.Name, Limit: l, Used: used, Asked: asked}, true
 		}
 	}
@@ -218,13 +248,13 @@ func (b *Book) Deserves(ask *Ask) (Shortage, bool) {
 // has no more than it deserves of anything that the pod takes.
 func (b *Book) Keeps(o sharing.Owner, gone []sharing.Owner, guaranteedOnly bool) bool {
 	e, known := b.entries[o]
-	q, exists := b.hierarchy.queues[e.queue]
+	q, exists := b.hierarchy.queues[e.account.queue]
 	if !known || !exists {
 		return false
 	}
 	for i := range q.Guarantee {
 		l := &q.Guarantee[i]
-		if takes := e.amounts.SumFor(l); takes > 0 && b.usedByQueue(q.Name, l, false, gone)-takes < l.Amount {
+		if takes := e.amounts.SumFor(l); takes > 0 && b.usedBy(q.Name, l, false, gone)-takes < l.Amount {
 			return true
 		}
 	}
@@ -237,7 +267,7 @@ func (b *Book) Keeps(o sharing.Owner, gone []sharing.Owner, guaranteedOnly bool)
 		if e.amounts.SumFor(l) == 0 {
 			continue
 		}
-		if b.usedByQueue(q.Name, l, false, gone) > l.Amount {
+		if b.usedBy(q.Name, l, false, gone) > l.Amount {
 			return false
 		}
 		deserved = true

@@ -24,7 +24,8 @@ type bound struct {
 	reserved bool
 }
 
-// Hierarchy is all queues with the limits that are in force. It is never changed.
+// Hierarchy is all queues, and all quotas of namespaces, with the limits that are in force. It is
+// never changed.
 type Hierarchy struct {
 	queues map[string]*Queue
 	chains map[string][]string
@@ -32,8 +33,9 @@ type Hierarchy struct {
 }
 
 // NewHierarchy returns the hierarchy of the queues of a cluster whose devices add up to total. A
-// queue whose parent is not known hangs below Root, and so does one that is above itself.
-func NewHierarchy(queues []Queue, total Amounts) *Hierarchy {
+// queue whose parent is not known hangs below Root, and so does one that is above itself. The
+// quotas of namespaces stand beside them.
+func NewHierarchy(queues []Queue, total Amounts, quotas ...NamespaceQuota) *Hierarchy {
 	h := &Hierarchy{queues: map[string]*Queue{}, chains: map[string][]string{}, bounds: map[string][]bound{}}
 	for i := range queues {
 		h.queues[queues[i].Name] = &queues[i]
@@ -57,6 +59,11 @@ func NewHierarchy(queues []Queue, total Amounts) *Hierarchy {
 				l.Amount = left
 				h.bounds[name] = append(h.bounds[name], bound{Limit: l, reserved: true})
 			}
+		}
+	}
+	for i := range quotas {
+		for _, l := range quotas[i].Limits {
+			h.bounds[quotas[i].Key()] = append(h.bounds[quotas[i].Key()], bound{Limit: l})
 		}
 	}
 	return h
@@ -134,9 +141,9 @@ func amountOf(limits []Limit, of *Limit) int64 {
 	return 0
 }
 
-// hasBounds reports whether a queue, or one above it, has a bound.
-func (h *Hierarchy) hasBounds(queue string) bool {
-	return slices.ContainsFunc(h.Chain(queue), func(name string) bool { return len(h.bounds[name]) > 0 })
+// hasBounds reports whether a holder of limits that an account counts for has a bound.
+func (h *Hierarchy) hasBounds(a Account) bool {
+	return slices.ContainsFunc(a.holders, func(name string) bool { return len(h.bounds[name]) > 0 })
 }
 
 // Chain returns a queue and those above it, from below.

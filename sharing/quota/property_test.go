@@ -5,6 +5,7 @@ package quota_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,17 +17,19 @@ import (
 	"deviceshare/sharing/sharingtest"
 )
 
-// cluster is random queues, each below an earlier one, and who runs in them, kept in the plainest
-// way: one line for each pod.
+// cluster is random queues, each below an earlier one, and quotas of namespaces, and who runs in
+// them, kept in the plainest way: one line for each pod.
 type cluster struct {
 	parents []int // -1 for none
 	caps    [][3]int64
+	quotas  [][3]int64
 	rows    []row
 }
 
 type row struct {
 	owner         string
 	queue         int
+	quotas        []int // those that hold for the pod
 	memory, cores int64
 	model         string
 	tenure        quota.Tenure
@@ -34,47 +37,122 @@ type row struct {
 
 func queueName(i int) string { return fmt.Sprintf("q%d", i) }
 
-// sum is the dumb sum: every line of every queue that hangs below, in whatever depth, but for lines
-// of one tenure.
-func (c *cluster) sum(queue int, leaving map[string]bool, but quota.Tenure) (memory, cores, big int64) {
-	for _, r := range c.rows {
-		below := false
-		for q := r.queue; q >= 0; q = c.parents[q] {
-			below = below || q == queue
-		}
-		if !below || leaving[r.owner] || r.tenure == but {
-			continue
-		}
-		memory, cores = memory+r.memory, cores+r.cores
-		if r.model == "Big 80" {
-			big += r.memory
+func (r *row) account(b *quota.Book) quota.Account {
+	var keys []string
+	for _, i := range r.quotas {
+		keys = append(keys, (&quota.NamespaceQuota{Namespace: "team", Name: fmt.Sprint(i)}).Key())
+	}
+	return b.Account(queueName(r.queue), keys...)
+}
+
+// isBelow reports whether a pod runs in a queue, in whatever depth.
+func (c *cluster) isBelow(r *row, queue int) bool {
+	for q := r.queue; q >= 0; q = c.parents[q] {
+		if q == queue {
+			return true
 		}
 	}
-	return memory, cores, big
+	return false
+}
+
+// exceeds is the dumb sum: every line that counts, but for lines of one tenure, and those that ask.
+func (c *cluster) exceeds(most [3]int64, counts func(*row) bool, asks []row, leaving map[string]bool, but quota.Tenure) bool {
+	var used, asked [3]int64
+	add := func(to *[3]int64, r *row) {
+		to[0], to[1] = to[0]+r.memory, to[1]+r.cores
+		if r.model == "Big 80" {
+			to[2] += r.memory
+		}
+	}
+	for i := range c.rows {
+		if r := &c.rows[i]; counts(r) && !leaving[r.owner] && r.tenure != but {
+			add(&used, r)
+		}
+	}
+	for i := range asks {
+		if counts(&asks[i]) {
+			add(&asked, &asks[i])
+		}
+	}
+	for i := range most {
+		if most[i] >= 0 && asked[i] > 0 && used[i]+asked[i] > most[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // fits is the dumb answer: later, without pods that leave, or now, without pods that arrive.
-func (c *cluster) fits(asks row, leaving map[string]bool, but quota.Tenure) bool {
-	for q := asks.queue; q >= 0; q = c.parents[q] {
-		memory, cores, big := c.sum(q, leaving, but)
-		askBig := int64(0)
-		if asks.model == "Big 80" {
-			askBig = asks.memory
+func (c *cluster) fits(asks []row, leaving map[string]bool, but quota.Tenure) bool {
+	for q, most := range c.caps {
+		if c.exceeds(most, func(r *row) bool { return c.isBelow(r, q) }, asks, leaving, but) {
+			return false
 		}
-		for i, n := range [3][2]int64{{memory, asks.memory}, {cores, asks.cores}, {big, askBig}} {
-			if most := c.caps[q][i]; most >= 0 && n[1] > 0 && n[0]+n[1] > most {
-				return false
-			}
+	}
+	for i, most := range c.quotas {
+		if c.exceeds(most, func(r *row) bool { return slices.Contains(r.quotas, i) }, asks, leaving, but) {
+			return false
 		}
 	}
 	return true
 }
 
+// randomLimits are limits as a row of numbers, -1 for none, and as what they are written as.
+func randomLimits(r *rand.Rand) (caps [3]int64, text string) {
+	caps = [3]int64{-1, -1, -1}
+	for k, name := range []string{"memory", "cores", "memory.big"} {
+		if r.IntN(2) == 0 {
+			caps[k] = r.Int64N(400)
+			text += fmt.Sprintf(" %s=%d", name, caps[k])
+		}
+	}
+	return caps, text
+}
+
+// randomCluster has up to eight queues and three quotas.
+func randomCluster(t *testing.T, r *rand.Rand) (cluster, *quota.Book) {
+	c := cluster{}
+	var queues []quota.Queue
+	var quotas []quota.NamespaceQuota
+	for i := range 1 + r.IntN(8) {
+		caps, text := randomLimits(r)
+		c.parents, c.caps = append(c.parents, r.IntN(i+1)-1), append(c.caps, caps)
+		q := quota.Queue{Name: queueName(i), Capability: limits(t, text)}
+		if c.parents[i] >= 0 {
+			q.Parent = queueName(c.parents[i])
+		}
+		queues = append(queues, q)
+	}
+	for i := range r.IntN(4) {
+		caps, text := randomLimits(r)
+		c.quotas = append(c.quotas, caps)
+		quotas = append(quotas, quota.NamespaceQuota{Namespace: "team", Name: fmt.Sprint(i), Limits: limits(t, text)})
+	}
+	r.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })
+	return c, quota.NewBook(quota.NewHierarchy(queues, nil, quotas...))
+}
+
+// randomRow is a pod that asks, or takes.
+func (c *cluster) randomRow(r *rand.Rand, owner string, queue int) row {
+	one := row{owner: owner, queue: queue, memory: r.Int64N(60), cores: r.Int64N(60),
+		model: []string{"Big 80", "Small"}[r.IntN(2)], tenure: []quota.Tenure{quota.Stays, quota.Stays, quota.Leaves, quota.Arrives}[r.IntN(4)]}
+	for i := range c.quotas {
+		if r.IntN(2) == 0 {
+			one.quotas = append(one.quotas, i)
+		}
+	}
+	return one
+}
+
+func (r *row) takes() quota.Amounts {
+	return quota.Amounts{{Model: r.model, Memory: r.memory * gib, Cores: r.cores}}
+}
+
 // isCovered reports whether the end of some pods frees what a queue lacks.
-func isCovered(b *quota.Book, lacks []int64, gone []sharing.Owner, queue string) bool {
+func isCovered(b *quota.Book, lacks []int64, gone []sharing.Owner, account quota.Account) bool {
 	for i := range lacks {
 		for _, o := range gone {
-			lacks[i] -= b.Frees(o, queue)[i]
+			lacks[i] -= b.Frees(o, account)[i]
 		}
 		if lacks[i] > 0 {
 			return false
@@ -84,34 +162,16 @@ func isCovered(b *quota.Book, lacks []int64, gone []sharing.Owner, queue string)
 }
 
 func TestRandomHierarchiesAgreeWithADumbSum(t *testing.T) {
-	refused, admitted := 0, 0
+	refused, admitted, byNamespace := 0, 0, 0
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		c := cluster{}
-		var queues []quota.Queue
-		for i := range 1 + r.IntN(8) {
-			c.parents = append(c.parents, r.IntN(i+1)-1)
-			caps, text := [3]int64{-1, -1, -1}, ""
-			for k, name := range []string{"memory", "cores", "memory.big"} {
-				if r.IntN(2) == 0 {
-					caps[k] = r.Int64N(400)
-					text += fmt.Sprintf(" %s=%d", name, caps[k])
-				}
-			}
-			caps[0], caps[2] = max(caps[0], -1), max(caps[2], -1)
-			c.caps = append(c.caps, caps)
-			q := quota.Queue{Name: queueName(i), Capability: limits(t, text)}
-			if c.parents[i] >= 0 {
-				q.Parent = queueName(c.parents[i])
-			}
-			queues = append(queues, q)
-		}
-		r.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })
-		b := quota.NewBook(quota.NewHierarchy(queues, nil))
+		c, b := randomCluster(t, r)
 		for step := range 60 {
-			asks := row{owner: fmt.Sprint(step), queue: r.IntN(len(queues)), memory: r.Int64N(60), cores: r.Int64N(60), model: []string{"Big 80", "Small"}[r.IntN(2)], tenure: []quota.Tenure{quota.Stays, quota.Stays, quota.Leaves, quota.Arrives}[r.IntN(4)]}
+			asks := []row{c.randomRow(r, fmt.Sprint(step), r.IntN(len(c.parents)))}
+			for i := range r.IntN(6) - 3 {
+				asks = append(asks, c.randomRow(r, fmt.Sprint(step, "and", i), asks[0].queue))
+			}
 			now := r.IntN(2) == 0
-			takes := quota.Amounts{{Model: asks.model, Memory: asks.memory * gib, Cores: asks.cores}}
 			leaving, gone := map[string]bool{}, []sharing.Owner(nil)
 			for _, x := range c.rows {
 				if r.IntN(6) == 0 {
@@ -119,48 +179,73 @@ func TestRandomHierarchiesAgreeWithADumbSum(t *testing.T) {
 					gone = append(gone, sharing.Owner(x.owner))
 				}
 			}
-			short, no := b.Check(&quota.Ask{Owner: sharing.Owner(asks.owner), Queue: queueName(asks.queue), Amounts: takes, Gone: gone, Now: now})
+			var together, before []quota.Ask
+			joined := asks[0].account(b)
+			for i := range asks {
+				ask := quota.Ask{Owner: sharing.Owner(asks[i].owner), Account: asks[i].account(b), Amounts: asks[i].takes(), Now: now}
+				before, joined = append(before, ask), joined.Joined(ask.Account)
+				ask.Gone = gone
+				together = append(together, ask)
+			}
+			short, no := b.CheckTogether(joined, together...)
 			if want := !c.fits(asks, leaving, quota.Leaves) || now && !c.fits(asks, leaving, quota.Arrives); no != want {
 				t.Fatalf("seed %d step %d: refused %v, want %v: %s", seed, step, no, want, short.String())
 			}
-			if no && (short.Excess() <= 0 || short.Excess() != short.Used+short.Asked-short.Limit.Amount || !strings.Contains(short.String(), short.Queue)) {
+			if no && (short.Excess() <= 0 || short.Excess() != short.Used+short.Asked-short.Limit.Amount || !strings.Contains(short.String(), short.Queue+short.Quota)) {
 				t.Fatalf("seed %d step %d: %+v", seed, step, short)
 			}
-			lacks := b.Lacks(&quota.Ask{Owner: sharing.Owner(asks.owner), Queue: queueName(asks.queue), Amounts: takes})
-			if got, want := isCovered(b, lacks, gone, queueName(asks.queue)), c.fits(asks, leaving, quota.Leaves); got != want {
-				t.Fatalf("seed %d step %d: lacks %v, covered by %v: %v, want %v", seed, step, lacks, gone, got, want)
+			if got, want := isCovered(b, b.Lacks(joined, before...), gone, joined), c.fits(asks, leaving, quota.Leaves); got != want {
+				t.Fatalf("seed %d step %d: lacks %v, covered by %v: %v, want %v", seed, step, b.Lacks(joined, before...), gone, got, want)
 			}
-			if no {
+			switch {
+			case no && short.Namespace != "":
+				byNamespace++
+				fallthrough
+			case no:
 				refused++
-			} else {
+			default:
 				admitted++
 			}
 			switch {
 			case len(gone) == 0 && !no || r.IntN(3) == 0: // also what does not fit: facts from outside
-				c.rows = append(c.rows, asks)
-				b.Put(sharing.Owner(asks.owner), queueName(asks.queue), takes, asks.tenure)
+				for i := range asks {
+					c.rows = append(c.rows, asks[i])
+					b.Put(sharing.Owner(asks[i].owner), asks[i].account(b), asks[i].takes(), asks[i].tenure)
+				}
 			case len(c.rows) > 0:
 				i := r.IntN(len(c.rows))
 				b.Drop(sharing.Owner(c.rows[i].owner))
 				c.rows = append(c.rows[:i], c.rows[i+1:]...)
 			}
 		}
-		for _, x := range c.rows {
-			b.Drop(sharing.Owner(x.owner))
-		}
-		if short, no := b.Check(&quota.Ask{Queue: "q0", Amounts: amounts("Big 80", 0, 0)}); no {
-			t.Fatalf("seed %d: nobody asks for anything and is refused: %s", seed, short.String())
-		}
-		for i, most := range c.caps {
-			if most[0] > 0 && c.parents[i] < 0 {
-				if short, no := b.Check(&quota.Ask{Queue: queueName(i), Amounts: quota.Amounts{{Model: "Small", Memory: most[0] * gib}}}); no {
-					t.Fatalf("seed %d: an empty queue refuses all of its capability: %s", seed, short.String())
-				}
+		c.checkEmptied(t, b, seed)
+	}
+	if refused < 1000 || admitted < 1000 || byNamespace < 300 {
+		t.Errorf("%d refused, %d of them by a namespace, and %d admitted: this shows little", refused, byNamespace, admitted)
+	}
+}
+
+// checkEmptied takes everybody out again: nothing is left of them.
+func (c *cluster) checkEmptied(t *testing.T, b *quota.Book, seed uint64) {
+	for _, x := range c.rows {
+		b.Drop(sharing.Owner(x.owner))
+	}
+	if short, no := b.Check(&quota.Ask{Account: b.Account("q0"), Amounts: amounts("Big 80", 0, 0)}); no {
+		t.Fatalf("seed %d: nobody asks for anything and is refused: %s", seed, short.String())
+	}
+	for i, most := range c.caps {
+		if most[0] > 0 && c.parents[i] < 0 {
+			if short, no := b.Check(&quota.Ask{Account: b.Account(queueName(i)), Amounts: quota.Amounts{{Model: "Small", Memory: most[0] * gib}}}); no {
+				t.Fatalf("seed %d: an empty queue refuses all of its capability: %s", seed, short.String())
 			}
 		}
 	}
-	if refused < 1000 || admitted < 1000 {
-		t.Errorf("%d refused and %d admitted: this shows little", refused, admitted)
+	for i, most := range c.quotas {
+		all := row{queue: 0, quotas: []int{i}}
+		ask := quota.Ask{Account: all.account(b), Amounts: quota.Amounts{{Model: "Small", Memory: most[0] * gib}}}
+		if short, no := b.Check(&ask); most[0] > 0 && no && short.Namespace != "" {
+			t.Fatalf("seed %d: an empty namespace refuses all that it was given: %s", seed, short.String())
+		}
 	}
 }
 
@@ -168,20 +253,20 @@ func TestPuttingAPodDownTwiceCountsItOnce(t *testing.T) {
 	h := quota.NewHierarchy([]quota.Queue{{Name: "q", Capability: limits(t, "memory=10")}, {Name: "r", Capability: limits(t, "memory=10")}}, nil)
 	b := quota.NewBook(h)
 	for range 5 {
-		b.Put("p", "q", amounts("Big", 10, 0), quota.Stays)
+		b.Put("p", b.Account("q"), amounts("Big", 10, 0), quota.Stays)
 	}
-	b.Put("p", "r", amounts("Big", 9, 0), quota.Stays)
+	b.Put("p", b.Account("r"), amounts("Big", 9, 0), quota.Stays)
 	if got := b.Takes("p"); !same(got, amounts("Big", 9, 0)) {
 		t.Errorf("the pod takes %+v", got)
 	}
 	for queue, memory := range map[string]int64{"q": 10, "r": 1} {
-		if short, no := b.Check(&quota.Ask{Owner: "new", Queue: queue, Amounts: amounts("Big", memory, 0)}); no {
+		if short, no := b.Check(&quota.Ask{Owner: "new", Account: b.Account(queue), Amounts: amounts("Big", memory, 0)}); no {
 			t.Errorf("%s", short.String())
 		}
 	}
 	b.Drop("p")
 	b.Drop("p")
-	if _, no := b.Check(&quota.Ask{Owner: "new", Queue: "r", Amounts: amounts("Big", 11, 0)}); !no {
+	if _, no := b.Check(&quota.Ask{Owner: "new", Account: b.Account("r"), Amounts: amounts("Big", 11, 0)}); !no {
 		t.Error("dropping a pod twice makes room")
 	}
 }

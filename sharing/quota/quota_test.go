@@ -185,9 +185,9 @@ func (c queueCase) check(t *testing.T) {
 	}
 	b := quota.NewBook(quota.NewHierarchy(queues, amounts(a100, 1024, 1600)))
 	for i, p := range c.run {
-		b.Put(sharing.Owner(fmt.Sprint("run", i)), p.queue, p.takes, quota.Stays)
+		b.Put(sharing.Owner(fmt.Sprint("run", i)), b.Account(p.queue), p.takes, quota.Stays)
 	}
-	short, refused := b.Check(&quota.Ask{Owner: "new", Queue: c.asks.queue, Amounts: c.asks.takes})
+	short, refused := b.Check(&quota.Ask{Owner: "new", Account: b.Account(c.asks.queue), Amounts: c.asks.takes})
 	if got := short.String(); refused != (c.want != "") || refused && got != c.want {
 		t.Errorf("refused: %v: %s\nwant %s", refused, got, c.want)
 	}
@@ -197,8 +197,8 @@ func (c queueCase) check(t *testing.T) {
 // it only then.
 func TestAPodThatLeavesHoldsWhatItHas(t *testing.T) {
 	b := quota.NewBook(quota.NewHierarchy([]quota.Queue{{Name: "top", Capability: limits(t, "memory=100")}, {Name: "q", Parent: "top"}}, nil))
-	b.Put("stays", "q", amounts("", 30, 0), quota.Stays)
-	b.Put("leaves", "q", amounts("", 50, 0), quota.Leaves)
+	b.Put("stays", b.Account("q"), amounts("", 30, 0), quota.Stays)
+	b.Put("leaves", b.Account("q"), amounts("", 50, 0), quota.Leaves)
 	for _, c := range []struct {
 		what    string
 		memory  int64
@@ -215,8 +215,8 @@ func TestAPodThatLeavesHoldsWhatItHas(t *testing.T) {
 		{what: "what was promised to another one", memory: 20, arrives: 51, want: `queue "top" uses 81GiB of 100GiB volcano.sh/vgpu-memory: 20GiB more is 1GiB too much`},
 		{what: "what was promised to another one, now", memory: 20, now: true, arrives: 51, want: `queue "top" uses 81GiB of 100GiB volcano.sh/vgpu-memory: 20GiB more is 1GiB too much`},
 	} {
-		b.Put("arrives", "q", amounts("", c.arrives, 0), quota.Arrives)
-		short, refused := b.Check(&quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", c.memory, 0), Now: c.now})
+		b.Put("arrives", b.Account("q"), amounts("", c.arrives, 0), quota.Arrives)
+		short, refused := b.Check(&quota.Ask{Owner: "new", Account: b.Account("q"), Amounts: amounts("", c.memory, 0), Now: c.now})
 		if got := short.String(); refused != (c.want != "") || refused && got != c.want {
 			t.Errorf("%s: refused: %v: %s\nwant %s", c.what, refused, got, c.want)
 		}
@@ -229,21 +229,21 @@ func TestPodsThatCountAsGone(t *testing.T) {
 		{Name: "q", Parent: "top"}, {Name: "r", Parent: "top"}, {Name: "else"},
 	}
 	b := quota.NewBook(quota.NewHierarchy(queues, nil))
-	b.Put("a", "q", amounts("", 30, 0), quota.Stays)
-	b.Put("b", "r", amounts("", 60, 0), quota.Stays)
-	b.Put("c", "else", amounts("", 60, 0), quota.Stays)
+	b.Put("a", b.Account("q"), amounts("", 30, 0), quota.Stays)
+	b.Put("b", b.Account("r"), amounts("", 60, 0), quota.Stays)
+	b.Put("c", b.Account("else"), amounts("", 60, 0), quota.Stays)
 	for name, c := range map[string]struct {
 		ask  quota.Ask
 		fits bool
 	}{
-		"nobody":                        {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 20, 0)}, false},
-		"one of the queue":              {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 40, 0), Gone: []sharing.Owner{"a"}}, true},
-		"the same one twice":            {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 60, 0), Gone: []sharing.Owner{"a", "a"}}, false},
-		"one next to the queue":         {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 70, 0), Gone: []sharing.Owner{"b"}}, true},
-		"one elsewhere":                 {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 20, 0), Gone: []sharing.Owner{"c", "unknown"}}, false},
-		"itself":                        {quota.Ask{Owner: "a", Queue: "q", Amounts: amounts("", 40, 0)}, true},
-		"all of the other queues":       {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 70, 0), Alone: true}, true},
-		"all of the other queues, less": {quota.Ask{Owner: "new", Queue: "q", Amounts: amounts("", 71, 0), Alone: true}, false},
+		"nobody":                        {quota.Ask{Owner: "new", Account: b.Account("q"), Amounts: amounts("", 20, 0)}, false},
+		"one of the queue":              {quota.Ask{Owner: "new", Account: b.Account("q"), Amounts: amounts("", 40, 0), Gone: []sharing.Owner{"a"}}, true},
+		"the same one twice":            {quota.Ask{Owner: "new", Account: b.Account("q"), Amounts: amounts("", 60, 0), Gone: []sharing.Owner{"a", "a"}}, false},
+		"one next to the queue":         {quota.Ask{Owner: "new", Account: b.Account("q"), Amounts: amounts("", 70, 0), Gone: []sharing.Owner{"b"}}, true},
+		"one elsewhere":                 {quota.Ask{Owner: "new", Account: b.Account("q"), Amounts: amounts("", 20, 0), Gone: []sharing.Owner{"c", "unknown"}}, false},
+		"itself":                        {quota.Ask{Owner: "a", Account: b.Account("q"), Amounts: amounts("", 40, 0)}, true},
+		"all of the other queues":       {quota.Ask{Owner: "new", Account: b.Account("q"), Amounts: amounts("", 70, 0), Alone: true}, true},
+		"all of the other queues, less": {quota.Ask{Owner: "new", Account: b.Account("q"), Amounts: amounts("", 71, 0), Alone: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if short, refused := b.Check(&c.ask); refused == c.fits {
@@ -260,14 +260,14 @@ func TestWhatAQueueDeservesAndKeeps(t *testing.T) {
 		{Name: "free"},
 	}
 	b := quota.NewBook(quota.NewHierarchy(queues, nil))
-	b.Put("a", "q", amounts("", 80, 100), quota.Stays)
-	b.Put("b", "q", amounts("", 40, 100), quota.Stays)
-	b.Put("s", "safe", amounts("", 40, 0), quota.Stays)
-	b.Put("t", "safe", amounts("", 40, 0), quota.Stays)
-	b.Put("f", "free", amounts("", 40, 0), quota.Stays)
+	b.Put("a", b.Account("q"), amounts("", 80, 100), quota.Stays)
+	b.Put("b", b.Account("q"), amounts("", 40, 100), quota.Stays)
+	b.Put("s", b.Account("safe"), amounts("", 40, 0), quota.Stays)
+	b.Put("t", b.Account("safe"), amounts("", 40, 0), quota.Stays)
+	b.Put("f", b.Account("free"), amounts("", 40, 0), quota.Stays)
 
 	deserves := func(queue string, memory, cores int64, gone ...sharing.Owner) bool {
-		_, beyond := b.Deserves(&quota.Ask{Owner: "new", Queue: queue, Amounts: amounts("", memory, cores), Gone: gone})
+		_, beyond := b.Deserves(&quota.Ask{Owner: "new", Account: b.Account(queue), Amounts: amounts("", memory, cores), Gone: gone})
 		return !beyond
 	}
 	for name, c := range map[string]struct{ got, want bool }{
@@ -303,7 +303,7 @@ func TestAPodMayBeRefusedWhereItsQueueOrOneAboveHasACapability(t *testing.T) {
 		"deserved":     {quota.Queue{Name: "q", Deserved: limits(t, "memory=1")}, false},
 	} {
 		h := quota.NewHierarchy([]quota.Queue{c.queue, {Name: "r", Parent: "q"}}, nil)
-		if got := quota.NewBook(h).Limited("r"); got != c.want {
+		if got := quota.NewBook(h).Limited(h.Account("r")); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

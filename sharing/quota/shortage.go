@@ -2,13 +2,18 @@
 
 package quota
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Shortage is a limit that a pod would exceed.
 type Shortage struct {
-	// Queue has the limit: the pod's own, or one above it.
+	// Queue has the limit: the pod's own, or one above it. It is "" for a limit of a namespace.
 	Queue string
-	Limit Limit
+	// Namespace has the limit, by this ResourceQuota.
+	Namespace, Quota string
+	Limit            Limit
 	// Reserved says that the limit is what the guarantees of other queues leave, and no
 	// capability.
 	Reserved bool
@@ -25,12 +30,25 @@ func (s *Shortage) Excess() int64 { return s.Used + s.Asked - s.Limit.Amount }
 // String says it in one sentence, as in a pod's event.
 func (s *Shortage) String() string {
 	text := s.Limit.Resource.formatAmount
-	sentence := fmt.Sprintf("queue %q uses %s of %s %s: %s more is %s too much",
-		s.Queue, text(s.Used), s.describeLimit(), s.Limit.Name, text(s.Asked), text(s.Excess()))
+	who, of := fmt.Sprintf("queue %q", s.Queue), ""
+	if s.Namespace != "" {
+		who, of = fmt.Sprintf("namespace %q", s.Namespace), fmt.Sprintf(" of ResourceQuota %q", s.Quota)
+	}
+	sentence := fmt.Sprintf("%s uses %s of %s %s%s: %s more is %s too much",
+		who, text(s.Used), s.describeLimit(), s.Limit.Name, of, text(s.Asked), text(s.Excess()))
 	if s.Leaving > 0 {
 		sentence += fmt.Sprintf(" until pods that were deleted have ended, which still hold %s", text(s.Leaving))
 	}
 	return sentence
+}
+
+// setHolder notes who has the limit.
+func (s *Shortage) setHolder(holder string) {
+	if isQuota(holder) {
+		s.Namespace, s.Quota, _ = strings.Cut(holder, keySeparator)
+		return
+	}
+	s.Queue = holder
 }
 
 // describeLimit says how much the queue may take, and why.

@@ -23,6 +23,8 @@ type State struct {
 	Pods         []*corev1.Pod
 	Groups       []*schedulingv1beta1.PodGroup
 	Queues       []*schedulingv1beta1.Queue
+	// Quotas are those ResourceQuotas that may be about devices.
+	Quotas []*corev1.ResourceQuota
 	// Scheduling is what only a simulation needs, nil if it is not kept.
 	Scheduling *Scheduling
 	// Installation is what only the doctor needs, nil if it is not kept. No text holds it.
@@ -57,6 +59,8 @@ func (s *State) addForViews(object any) bool {
 		s.Groups = append(s.Groups, o)
 	case *schedulingv1beta1.Queue:
 		s.Queues = append(s.Queues, o)
+	case *corev1.ResourceQuota:
+		s.Quotas = append(s.Quotas, o)
 	}
 	return ok
 }
@@ -78,6 +82,10 @@ func trimObject(object any, like *containerCache) (any, bool) {
 		return trimGroup(o), true
 	case *schedulingv1beta1.Queue:
 		return trimQueue(o), true
+	case *corev1.ResourceQuota:
+		if kept := trimQuota(o); len(kept.Spec.Hard) > 0 {
+			return kept, true
+		}
 	}
 	return nil, false
 }
@@ -88,6 +96,7 @@ func (s *State) appendObjects(o *State) {
 	}
 	s.Nodes, s.Pods = append(s.Nodes, o.Nodes...), append(s.Pods, o.Pods...)
 	s.Groups, s.Queues = append(s.Groups, o.Groups...), append(s.Queues, o.Queues...)
+	s.Quotas = append(s.Quotas, o.Quotas...)
 	if s.Scheduling != nil {
 		s.Scheduling.appendObjects(o.Scheduling)
 	}
@@ -103,6 +112,9 @@ func (s *State) Sort() {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(s.Queues, func(a, b *schedulingv1beta1.Queue) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Quotas, func(a, b *corev1.ResourceQuota) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	s.Scheduling.sort()
 	s.Installation.sort()
 }

@@ -46,7 +46,7 @@ func (s *State) Hash(salt []byte) *State {
 		g.Spec.MinTaskMember = hashKeys(h, g.Spec.MinTaskMember)
 		out.Groups = append(out.Groups, g)
 	}
-	out.Queues = h.hashQueues(s.Queues)
+	out.Queues, out.Quotas = h.hashQueues(s.Queues), h.hashQuotas(s.Quotas)
 	out.Scheduling = l.hashScheduling(s.Scheduling)
 	out.Sort()
 	return out
@@ -58,6 +58,23 @@ func (h hasher) hashQueues(list []*schedulingv1beta1.Queue) []*schedulingv1beta1
 		q = q.DeepCopy()
 		h.hashMeta(&q.ObjectMeta)
 		q.Spec.Parent = h.hashName(q.Spec.Parent)
+		out = append(out, q)
+	}
+	return out
+}
+
+func (h hasher) hashQuotas(list []*corev1.ResourceQuota) []*corev1.ResourceQuota {
+	var out []*corev1.ResourceQuota
+	for _, q := range list {
+		q = q.DeepCopy()
+		h.hashMeta(&q.ObjectMeta)
+		if q.Spec.ScopeSelector != nil {
+			for i := range q.Spec.ScopeSelector.MatchExpressions {
+				for j, class := range q.Spec.ScopeSelector.MatchExpressions[i].Values {
+					q.Spec.ScopeSelector.MatchExpressions[i].Values[j] = h.hashPriorityClass(class)
+				}
+			}
+		}
 		out = append(out, q)
 	}
 	return out
@@ -140,7 +157,7 @@ func (h hasher) hashPod(p *corev1.Pod) *corev1.Pod {
 }
 
 func (h hasher) hashSpec(s *corev1.PodSpec) {
-	s.NodeName = h.hashName(s.NodeName)
+	s.NodeName, s.PriorityClassName = h.hashName(s.NodeName), h.hashPriorityClass(s.PriorityClassName)
 	for i := range s.SchedulingGates {
 		s.SchedulingGates[i].Name = h.hashName(s.SchedulingGates[i].Name)
 	}

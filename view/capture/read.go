@@ -126,6 +126,8 @@ func (s *State) readObject(l *rawLine) error {
 		return decodeAndAdd(s, l, &schedulingv1beta1.PodGroup{})
 	case kindQueue:
 		return decodeAndAdd(s, l, &schedulingv1beta1.Queue{})
+	case kindQuota:
+		return decodeAndAdd(s, l, &corev1.ResourceQuota{})
 	case kindNodeScheduling, kindPodScheduling, kindQueueScheduling, kindClass, kindScheduler, kindBudget, kindNamespace:
 		return s.readScheduling(l)
 	}

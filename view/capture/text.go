@@ -35,6 +35,7 @@ const (
 	kindPod    = "Pod"
 	kindGroup  = "PodGroup"
 	kindQueue  = "Queue"
+	kindQuota  = "ResourceQuota"
 
 	kindNodeScheduling  = "NodeScheduling"
 	kindPodScheduling   = "PodScheduling"
@@ -72,7 +73,7 @@ func Write(w io.Writer, s *State) error {
 			return err
 		}
 	}
-	err := errors.Join(writeEach(s.Queues, kindQueue, write), writeEach(s.Groups, kindGroup, write),
+	err := errors.Join(writeEach(s.Queues, kindQueue, write), writeEach(s.Quotas, kindQuota, write), writeEach(s.Groups, kindGroup, write),
 		writeEach(s.Nodes, kindNode, write), writeEach(s.Pods, kindPod, write))
 	if err == nil && s.Scheduling != nil {
 		err = s.Scheduling.writeLines(write)

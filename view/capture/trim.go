@@ -74,13 +74,25 @@ func trimPod(p *corev1.Pod, like *containerCache) *corev1.Pod {
 		NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName,
 		SchedulingGates: slices.Clone(p.Spec.SchedulingGates), SecurityContext: onlyPodUser(p.Spec.SecurityContext),
 		InitContainers: like.trimCached(p.Spec.InitContainers), Containers: like.trimCached(p.Spec.Containers),
+		PriorityClassName: p.Spec.PriorityClassName, ActiveDeadlineSeconds: p.Spec.ActiveDeadlineSeconds,
+		Affinity: onlyAcrossNamespaces(p),
 	}
 	out.Status = corev1.PodStatus{
-		Phase:                 p.Status.Phase,
+		Phase: p.Status.Phase, QOSClass: p.Status.QOSClass,
 		InitContainerStatuses: trimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: trimStatuses(p.Status.ContainerStatuses),
 	}
 	out.Status.Conditions = onlyScheduled(p.Status.Conditions)
 	return out
+}
+
+// onlyAcrossNamespaces keeps of a pod's affinity that it looks at other namespaces, and not how:
+// quotas may count such pods only.
+func onlyAcrossNamespaces(p *corev1.Pod) *corev1.Affinity {
+	if !corepod.LooksAcrossNamespaces(p) {
+		return nil
+	}
+	across := corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}}
+	return &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{across}}}
 }
 
 // trimMember keeps of a pod without devices what tells whether it counts for its gang.
@@ -166,5 +178,13 @@ func trimQueue(q *schedulingv1beta1.Queue) *schedulingv1beta1.Queue {
 	out.Spec.Capability, out.Spec.Deserved = onlyExtended(q.Spec.Capability), onlyExtended(q.Spec.Deserved)
 	out.Spec.Guarantee.Resource = onlyExtended(q.Spec.Guarantee.Resource)
 	out.Status.State, out.Status.Allocated = q.Status.State, onlyExtended(q.Status.Allocated)
+	return out
+}
+
+// trimQuota keeps what may limit devices: amounts of extended resources. The scopes say whose.
+func trimQuota(q *corev1.ResourceQuota) *corev1.ResourceQuota {
+	out := &corev1.ResourceQuota{ObjectMeta: trimMeta(&q.ObjectMeta, nil)}
+	out.Spec.Hard, out.Spec.Scopes = onlyExtended(q.Spec.Hard), slices.Clone(q.Spec.Scopes)
+	out.Spec.ScopeSelector = q.Spec.ScopeSelector.DeepCopy()
 	return out
 }

@@ -49,12 +49,14 @@ type reading struct {
 func New(core kubernetes.Interface, batch volcano.Interface, configNamespace string) *Follower {
 	f := &Follower{core: core, configNamespace: configNamespace, changed: make(chan struct{}, 1)}
 	nodes, pods := core.CoreV1().Nodes(), core.CoreV1().Pods(metav1.NamespaceAll)
+	quotas := core.CoreV1().ResourceQuotas(metav1.NamespaceAll)
 	queues, groups := batch.SchedulingV1beta1().Queues(), batch.SchedulingV1beta1().PodGroups(metav1.NamespaceAll)
 	f.stores = []*store{
 		newStore(f, "nodes", false, &corev1.Node{}, untypedLister(nodes.List), nodes.Watch),
 		newStore(f, "pods", false, &corev1.Pod{}, untypedLister(pods.List), pods.Watch),
 		newStore(f, "queues.scheduling.volcano.sh", true, &schedulingv1beta1.Queue{}, untypedLister(queues.List), queues.Watch),
 		newStore(f, "podgroups.scheduling.volcano.sh", true, &schedulingv1beta1.PodGroup{}, untypedLister(groups.List), groups.Watch),
+		newStore(f, "resourcequotas", true, &corev1.ResourceQuota{}, untypedLister(quotas.List), quotas.Watch),
 	}
 	return f
 }

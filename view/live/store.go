@@ -28,7 +28,8 @@ const absentRetryDelay = time.Minute
 // store holds the objects of one resource, trimmed. It implements cache.ReflectorStore.
 type store struct {
 	owner *Follower
-	// what is the resource's name. Optional ones are those of Volcano, which may not be installed.
+	// what is the resource's name. Optional ones are those of Volcano, which may not be installed,
+	// and those that few views show.
 	what      string
 	optional  bool
 	reflector *cache.Reflector
@@ -132,6 +133,8 @@ func (s *store) appendTo(state *capture.State) {
 			state.Queues = append(state.Queues, o)
 		case *schedulingv1beta1.PodGroup:
 			state.Groups = append(state.Groups, o)
+		case *corev1.ResourceQuota:
+			state.Quotas = append(state.Quotas, o)
 		}
 	}
 }

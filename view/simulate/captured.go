@@ -58,7 +58,7 @@ func completePod(p, half *corev1.Pod) {
 		p.Annotations = map[string]string{}
 	}
 	maps.Copy(p.Annotations, half.Annotations)
-	p.Spec.SecurityContext = half.Spec.SecurityContext
+	p.Spec.SecurityContext, p.Spec.ActiveDeadlineSeconds, p.Status.QOSClass = half.Spec.SecurityContext, half.Spec.ActiveDeadlineSeconds, half.Status.QOSClass
 	completeContainers(p.Spec.InitContainers, half.Spec.InitContainers)
 	completeContainers(p.Spec.Containers, half.Spec.Containers)
 	p.Status.InitContainerStatuses, p.Status.ContainerStatuses = half.Status.InitContainerStatuses, half.Status.ContainerStatuses

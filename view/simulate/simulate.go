@@ -130,7 +130,7 @@ func (r *run) loadCapture() error {
 	r.nodes = wholeNodes(r.state)
 	scheduling := r.state.Scheduling
 	for _, o := range slices.Concat(
-		anyOf(scheduling.Classes), anyOf(scheduling.Namespaces), anyOf(scheduling.Budgets), anyOf(scheduling.Queues),
+		anyOf(scheduling.Classes), anyOf(scheduling.Namespaces), anyOf(scheduling.Budgets), anyOf(scheduling.Queues), anyOf(r.state.Quotas),
 		anyOf(r.state.Groups), anyOf(r.nodes), anyOf(wholePods(r.state)),
 	) {
 		if err := r.cluster.Add(o); err != nil {

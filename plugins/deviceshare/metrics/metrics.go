@@ -15,6 +15,7 @@ import (
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/deviceshare/waiting/news"
 	"deviceshare/sharing"
+	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
 )
 
@@ -50,6 +51,8 @@ type State struct {
 	// outcome.
 	Holds    int
 	HoldEnds [holds.Outcomes]int
+	// Namespaces is what namespaces have of their limits.
+	Namespaces []quota.Usage
 	// NodesNeeded is how many new nodes waiting pods need, by type.
 	NodesNeeded map[string]int
 }
@@ -134,10 +137,11 @@ type gauges struct {
 	holds                                gauge
 	holdEnds                             gauge
 	nodesNeeded                          gauge
+	namespaceUsed, namespaceLimit        gauge
 }
 
 func newGauges() gauges {
-	device, why := []string{"node", "device", "mode"}, []string{"queue", "reason"}
+	device, why, namespace := []string{"node", "device", "mode"}, []string{"queue", "reason"}, []string{"namespace", "quota", "resource"}
 	return gauges{
 		enabled: newGauge("plugin_enabled",
 			"1 if the plugin took part in the last session of the scheduler. If not, gauges of nodes, devices and waiting pods are left out."),
@@ -163,9 +167,12 @@ func newGauges() gauges {
 			"Part of the free devices that an average pod of those that arrived last can use: less is more fragmented."),
 		holds:       newGauge("holds", "Jobs for which room is being made: pods leave, and their devices are kept."),
 		nodesNeeded: newGauge("nodes_needed", "New nodes that waiting pods need, where nodes are asked for.", "type"),
-		holdEnds:    newGauge("hold_ends_total", "Holds that ended: placed, abandoned because nobody waited any more, or failed.", "outcome"),
-		config:      newGauge("config_info", "Always 1. The hashes of the configuration in force.", "device", "node", "geometry"),
-		disagreeing: newGauge("config_disagreeing_nodes", "Nodes whose device plugin goes by another device configuration."),
+		namespaceUsed: newGauge("namespace_quota_used",
+			"What pods of a namespace have of a limit of devices in its ResourceQuota: memory in bytes, compute in percent of one device, shares.", namespace...),
+		namespaceLimit: newGauge("namespace_quota_limit", "That limit, in the same units.", namespace...),
+		holdEnds:       newGauge("hold_ends_total", "Holds that ended: placed, abandoned because nobody waited any more, or failed.", "outcome"),
+		config:         newGauge("config_info", "Always 1. The hashes of the configuration in force.", "device", "node", "geometry"),
+		disagreeing:    newGauge("config_disagreeing_nodes", "Nodes whose device plugin goes by another device configuration."),
 	}
 }
 
@@ -191,6 +198,11 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric, s State) {
 	m.gauges.collectNodes(out, known)
 	for name, n := range s.NodesNeeded {
 		m.gauges.nodesNeeded.sendValue(out, float64(n), name)
+	}
+	for i := range s.Namespaces {
+		u := &s.Namespaces[i]
+		m.gauges.namespaceUsed.sendValue(out, float64(u.Used), u.Namespace, u.Quota, u.Limit.Name)
+		m.gauges.namespaceLimit.sendValue(out, float64(u.Limit.Amount), u.Namespace, u.Quota, u.Limit.Name)
 	}
 	m.gauges.collectFree(out, s.MeasureFree, known)
 	if s.Waiting != nil {

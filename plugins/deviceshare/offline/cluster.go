@@ -123,6 +123,8 @@ func (c *Cluster) Add(object any) error {
 		return c.addBudget(o)
 	case *corev1.Namespace:
 		return c.cache.SharedInformerFactory().Core().V1().Namespaces().Informer().GetIndexer().Add(o)
+	case *corev1.ResourceQuota:
+		return c.cache.SharedInformerFactory().Core().V1().ResourceQuotas().Informer().GetIndexer().Add(o)
 	default:
 		return fmt.Errorf("add an object to the cluster: it is a %T", object)
 	}

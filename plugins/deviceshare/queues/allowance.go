@@ -9,8 +9,8 @@ import (
 	"deviceshare/sharing/quota"
 )
 
-// Allowance is what a task may take of its queue. A nil *Allowance is that of a task that no limit
-// concerns. Safe for concurrent use.
+// Allowance is what a task may take of its queue and namespace. A nil *Allowance is that of a task
+// that no limit concerns. Safe for concurrent use.
 type Allowance struct {
 	book *quota.Book
 	ask  quota.Ask
@@ -24,36 +24,70 @@ func (l *Limits) Allowance(t *api.TaskInfo, req *sharing.PodRequest, gone ...*ap
 	if l == nil || req == nil {
 		return nil
 	}
-	queue := l.queueOf(t)
-	if !l.book.Limited(queue) {
+	account := l.accountOf(l.queueOf(t), t.Pod)
+	if !l.book.Limited(account) {
 		return nil
 	}
 	w := &Allowance{book: l.book, least: quota.Asked(req, l.kinds)}
-	w.ask = quota.Ask{Owner: sharing.Owner(t.Pod.UID), Queue: queue, Gone: ownersOf(gone)}
+	w.ask = quota.Ask{Owner: sharing.Owner(t.Pod.UID), Account: account, Gone: ownersOf(gone)}
 	return w
 }
 
-// Lacks returns by how much tasks of one job would exceed each limit of their queue together, once
-// the pods that are leaving are gone; nil if no limit concerns them.
+// joinAsks adds the least that the task takes to what others of its job ask for, those of an
+// account as one, and returns it with what all of them count for.
+func (w *Allowance) joinAsks(together []quota.Ask, joined quota.Account) ([]quota.Ask, quota.Account) {
+	if len(together) == 0 {
+		joined = w.ask.Account
+	}
+	for i := range together {
+		if one := &together[i]; one.Account.Equal(w.ask.Account) {
+			one.Owner, one.Amounts = w.ask.Owner, one.Amounts.Plus(w.least)
+			return together, joined
+		}
+	}
+	ask := w.ask
+	ask.Amounts = w.least
+	return append(together, ask), joined.Joined(w.ask.Account)
+}
+
+// AccountOf returns whose limits tasks of one job count for, any of them.
+func (l *Limits) AccountOf(tasks []*api.TaskInfo) (joined quota.Account) {
+	if l == nil {
+		return joined
+	}
+	for i, t := range tasks {
+		account := l.accountOf(l.queueOf(t), t.Pod)
+		if i == 0 {
+			joined = account
+		}
+		joined = joined.Joined(account)
+	}
+	return joined
+}
+
+// Lacks returns by how much tasks of one job would exceed each limit of their account together,
+// once the pods that are leaving are gone; nil if no limit concerns them.
 func (l *Limits) Lacks(tasks []*api.TaskInfo) []int64 {
 	if l == nil {
 		return nil
 	}
-	ask := quota.Ask{Queue: l.queueOf(tasks[0]), Gone: ownersOf(tasks)}
+	asks := make([]quota.Ask, 0, len(tasks))
 	for _, t := range tasks {
+		ask := quota.Ask{Owner: sharing.Owner(t.Pod.UID), Account: l.accountOf(l.queueOf(t), t.Pod)}
 		if req := l.Tasks.RememberRequest(t); req != nil {
-			ask.Amounts = ask.Amounts.Plus(quota.Asked(req, l.kinds))
+			ask.Amounts = quota.Asked(req, l.kinds)
 		}
+		asks = append(asks, ask)
 	}
-	return l.book.Lacks(&ask)
+	return l.book.Lacks(l.AccountOf(tasks), asks...)
 }
 
-// Frees returns how much the end of a task frees of what each limit of a queue is about.
-func (l *Limits) Frees(t *api.TaskInfo, queue api.QueueID) []int64 {
+// Frees returns how much the end of a task frees of what each limit of an account is about.
+func (l *Limits) Frees(t *api.TaskInfo, account quota.Account) []int64 {
 	if l == nil {
 		return nil
 	}
-	return l.book.Frees(sharing.Owner(t.Pod.UID), string(queue))
+	return l.book.Frees(sharing.Owner(t.Pod.UID), account)
 }
 
 // AllowanceNow returns what a task may take at once.

@@ -6,7 +6,10 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
+	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
 	"deviceshare/plugins/deviceshare/nodes"
@@ -19,8 +22,16 @@ import (
 type Memory struct {
 	charges charges
 	doubts  doubts
-	// queues are those of pods that hold devices, as of the last session.
-	queues map[sharing.Owner]string
+	// holders are the pods that hold devices, as of the last session.
+	holders map[sharing.Owner]holder
+	// usage is what namespaces had of their limits then, nil if there were none.
+	usage atomic.Pointer[[]quota.Usage]
+}
+
+// holder is a pod that holds devices, with its queue.
+type holder struct {
+	queue string
+	pod   *corev1.Pod
 }
 
 // Tasks is what the limits ask the session about its tasks.
@@ -41,11 +52,16 @@ type Snapshot struct {
 	Jobs     map[api.JobID]*api.JobInfo
 	Settings *nodes.Settings
 	Tasks    Tasks
+	// Queues and Quotas have the limits. Of the quotas some may have none that can be read.
+	Queues []quota.Queue
+	Quotas []nodes.NamespaceQuota
 }
 
-// Limits are the limits of queues in one session. A nil *Limits limits nobody.
+// Limits are the limits of queues and namespaces in one session. A nil *Limits limits nobody.
 type Limits struct {
 	Snapshot
+	// quotas are those of a namespace.
+	quotas map[string][]nodes.NamespaceQuota
 	memory *Memory
 	book   *quota.Book
 	kinds  quota.Kinds
@@ -57,21 +73,23 @@ type Limits struct {
 	claims []sharing.Owner
 }
 
-// Open adds up what the pods of all queues take; nil if no queue has a limit, so that nobody has to
-// count. What pods take is what the ledgers and the snapshot say.
-func (m *Memory) Open(queues []quota.Queue, s Snapshot) *Limits {
-	if !slices.ContainsFunc(queues, hasLimits) {
-		m.queues = nil
+// Open adds up what the pods of all queues and namespaces take; nil if none of these has a limit,
+// so that nobody has to count. What pods take is what the ledgers and the snapshot say.
+func (m *Memory) Open(s Snapshot) *Limits {
+	quotas, all := byNamespace(s.Quotas)
+	if !slices.ContainsFunc(s.Queues, hasLimits) && len(quotas) == 0 {
+		m.holders = nil
+		m.usage.Store(nil)
 		return nil
 	}
 	devices := m.charges.updateFromNodes(s.Nodes)
 	m.doubts.total = devices.all
 	l := &Limits{
-		Snapshot: s, memory: m,
-		book: quota.NewBook(quota.NewHierarchy(queues, devices.total)), kinds: devices.kinds,
+		Snapshot: s, quotas: quotas, memory: m,
+		book: quota.NewBook(quota.NewHierarchy(s.Queues, devices.total, all...)), kinds: devices.kinds,
 		refused: map[api.TaskID]quota.Shortage{}, evicted: map[sharing.Owner]struct{}{},
 	}
-	queueOf := map[sharing.Owner]string{}
+	holders := map[sharing.Owner]holder{}
 	for _, job := range s.Jobs {
 		for status, tasks := range job.TaskStatusIndex {
 			tenure, mayHold := tenureOf(status)
@@ -83,38 +101,81 @@ func (m *Memory) Open(queues []quota.Queue, s Snapshot) *Limits {
 					continue // it never had a node, or that is gone with its devices
 				}
 				if a := l.takenAmounts(t); len(a) > 0 {
-					owner := sharing.Owner(t.Pod.UID)
-					queueOf[owner] = string(job.Queue)
-					l.book.Put(owner, string(job.Queue), a, tenure)
+					holders[sharing.Owner(t.Pod.UID)] = holder{string(job.Queue), t.Pod}
+					l.book.Put(sharing.Owner(t.Pod.UID), l.accountOf(string(job.Queue), t.Pod), a, tenure)
 				}
 			}
 		}
 	}
-	l.countHolders(queueOf)
-	m.queues = queueOf
+	l.countHolders(holders)
+	m.holders = holders
+	usage := l.book.UsageOf(all)
+	m.usage.Store(&usage)
 	return l
+}
+
+// byNamespace returns the quotas that have limits: those of each namespace, and all.
+func byNamespace(quotas []nodes.NamespaceQuota) (by map[string][]nodes.NamespaceQuota, all []quota.NamespaceQuota) {
+	for _, q := range quotas {
+		if len(q.Limits) == 0 {
+			continue
+		}
+		if by == nil {
+			by = map[string][]nodes.NamespaceQuota{}
+		}
+		by[q.Namespace] = append(by[q.Namespace], q)
+		all = append(all, q.NamespaceQuota)
+	}
+	return by, all
+}
+
+// Usage returns what namespaces had of their limits when the last session opened. Safe for
+// concurrent use.
+func (m *Memory) Usage() []quota.Usage {
+	if usage := m.usage.Load(); usage != nil {
+		return *usage
+	}
+	return nil
 }
 
 // countHolders counts pods that hold devices and belong to no job of the session, because their pod
 // group was deleted or Volcano has lost sight of them. They count for the queue that they belonged
 // to in the last session, else for the one that they name.
-func (l *Limits) countHolders(queueOf map[sharing.Owner]string) {
+func (l *Limits) countHolders(known map[sharing.Owner]holder) {
 	for name, c := range l.memory.charges.nodes {
 		for owner, a := range c.owners {
-			if _, counted := queueOf[owner]; counted || len(a) == 0 {
+			if _, counted := known[owner]; counted || len(a) == 0 {
 				continue
 			}
-			queue, known := l.memory.queues[owner]
-			if !known {
-				queue = queueNamedBy(l.Infos[name], owner)
+			h, is := l.memory.holders[owner]
+			if !is {
+				h, is = findHolder(l.Infos[name], owner)
 			}
-			if queue != "" {
-				queueOf[owner] = queue
-				l.book.Put(owner, queue, a, quota.Stays)
+			if is {
+				known[owner] = h
+				l.book.Put(owner, l.accountOf(h.queue, h.pod), a, quota.Stays)
 			}
 		}
 	}
 }
+
+// accountOf returns whose limits a pod of a queue counts for. Safe for concurrent use.
+func (l *Limits) accountOf(queue string, pod *corev1.Pod) quota.Account {
+	return l.book.Account(queue, l.quotaKeys(pod)...)
+}
+
+// quotaKeys returns the quotas that count a pod.
+func (l *Limits) quotaKeys(pod *corev1.Pod) (keys []string) {
+	for i := range l.quotas[pod.Namespace] {
+		if q := &l.quotas[pod.Namespace][i]; q.AppliesTo(pod) {
+			keys = append(keys, q.Key())
+		}
+	}
+	return keys
+}
+
+// QuotasOf returns a text that is equal for tasks that the same quotas of a namespace count.
+func (l *Limits) QuotasOf(t *api.TaskInfo) string { return strings.Join(l.quotaKeys(t.Pod), " ") }
 
 // hasLimits reports whether a queue was given a limit of devices.
 func hasLimits(q quota.Queue) bool { return len(q.Capability)+len(q.Guarantee)+len(q.Deserved) > 0 }
@@ -150,7 +211,7 @@ func (l *Limits) Charge(t *api.TaskInfo, tenure quota.Tenure) {
 	if tenure == quota.Leaves {
 		l.evicted[owner] = struct{}{}
 	}
-	l.book.Put(owner, l.queueOf(t), l.takenAmounts(t), tenure)
+	l.book.Put(owner, l.accountOf(l.queueOf(t), t.Pod), l.takenAmounts(t), tenure)
 }
 
 // Uncharge notes that a task takes nothing after Volcano took it off a node.
@@ -195,7 +256,7 @@ func (l *Limits) claimRoom(w *Allowance) {
 	now := *w
 	now.ask.Now = true
 	if now.Unavoidable() != nil {
-		l.book.Put(w.ask.Owner, w.ask.Queue, w.least, quota.Arrives)
+		l.book.Put(w.ask.Owner, w.ask.Account, w.least, quota.Arrives)
 		l.claims = append(l.claims, w.ask.Owner)
 	}
 }
@@ -222,7 +283,7 @@ func (l *Limits) MayReclaimFor(t *api.TaskInfo) bool {
 		return true
 	}
 	ask := quota.Ask{
-		Owner: sharing.Owner(t.Pod.UID), Queue: l.queueOf(t), Amounts: quota.Asked(req, l.kinds), Alone: true,
+		Owner: sharing.Owner(t.Pod.UID), Account: l.accountOf(l.queueOf(t), t.Pod), Amounts: quota.Asked(req, l.kinds), Alone: true,
 	}
 	_, refused := l.book.Check(&ask)
 	_, beyond := l.book.Deserves(&ask)
@@ -266,9 +327,9 @@ func (l *Limits) Refused(t *api.TaskInfo) (quota.Shortage, bool) {
 	return short, refused
 }
 
-// JobShortage returns the limit of a queue that keeps a waiting job from having as many tasks as it
-// needs at least, also before Volcano has tried any of them; false if no queue does. Which of its
-// tasks run is not known: the smallest ones count. It changes nothing.
+// JobShortage returns the limit that keeps a waiting job from having as many tasks as it needs at
+// least, also before Volcano has tried any of them; false if none does. Which of its tasks run is
+// not known: the smallest ones count. It changes nothing.
 func (l *Limits) JobShortage(job *api.JobInfo) (quota.Shortage, bool) {
 	if l == nil {
 		return quota.Shortage{}, false
@@ -277,15 +338,16 @@ func (l *Limits) JobShortage(job *api.JobInfo) (quota.Shortage, bool) {
 		return cmp.Or(cmp.Compare(l.askedMemory(x), l.askedMemory(y)), cmp.Compare(x.Name, y.Name))
 	})
 	missing := int(job.MinAvailable) - int(job.ReadyTaskNum())
-	var sum quota.Amounts
+	var together []quota.Ask
+	var joined quota.Account
 	for _, t := range pending[:min(max(missing, 1), len(pending))] {
 		w := l.AllowanceNow(t, l.Tasks.Request(t))
 		if w == nil {
 			continue
 		}
-		sum = sum.Plus(w.least)
-		if short := w.ShortOf(sum); short != nil {
-			return *short, true
+		together, joined = w.joinAsks(together, joined)
+		if short, refused := l.book.CheckTogether(joined, together...); refused {
+			return short, true
 		}
 	}
 	return quota.Shortage{}, false

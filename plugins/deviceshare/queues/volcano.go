@@ -105,17 +105,18 @@ func tenureOf(status api.TaskStatus) (tenure quota.Tenure, takes bool) {
 	return 0, false
 }
 
-// queueNamedBy returns the queue that a pod on a node names, "" if it names none.
-func queueNamedBy(info *api.NodeInfo, owner sharing.Owner) string {
+// findHolder returns a pod on a node with the queue that it names, "" if it names none; false if
+// the node does not show the pod.
+func findHolder(info *api.NodeInfo, owner sharing.Owner) (holder, bool) {
 	if info == nil {
-		return ""
+		return holder{}, false
 	}
 	for _, t := range info.Tasks {
 		if sharing.Owner(t.Pod.UID) == owner {
-			return t.Pod.Annotations[schedulingv1beta1.QueueNameAnnotationKey]
+			return holder{t.Pod.Annotations[schedulingv1beta1.QueueNameAnnotationKey], t.Pod}, true
 		}
 	}
-	return ""
+	return holder{}, false
 }
 
 // Of returns the queues of a session, with their limits of devices. The number of devices

@@ -21,6 +21,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/events"
 	"deviceshare/sharing/plan"
+	"deviceshare/sharing/quota"
 )
 
 // Devices is what a session says of devices.
@@ -38,10 +39,12 @@ type Devices interface {
 	// Wish returns what a task asks of devices, and false if no plan can be made for it: it cannot
 	// be served, or waits for pods of its queue that are leaving already.
 	Wish(*api.TaskInfo) (plan.Wish, bool)
-	// Lacks returns by how much the tasks of a job together exceed each limit of their queue.
+	// AccountOf returns whose limits the tasks of a job count for.
+	AccountOf([]*api.TaskInfo) quota.Account
+	// Lacks returns by how much the tasks of a job together exceed each limit of their account.
 	Lacks([]*api.TaskInfo) []int64
-	// Frees returns how much of each limit of a queue the end of a task frees.
-	Frees(*api.TaskInfo, api.QueueID) []int64
+	// Frees returns how much of each limit of an account the end of a task frees.
+	Frees(*api.TaskInfo, quota.Account) []int64
 	// Standings returns where queues stand, for tasks that ask for these resources.
 	Standings(ssn *framework.Session, names []string) *queues.Standings
 	// Serves reports whether a node may serve a task whoever leaves, as far as devices say.

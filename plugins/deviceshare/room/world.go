@@ -16,6 +16,7 @@ import (
 	"deviceshare/plugins/deviceshare/holds"
 	"deviceshare/sharing"
 	"deviceshare/sharing/plan"
+	"deviceshare/sharing/quota"
 )
 
 // trialWorkers is how many workers ask nodes at once whether they may take a pod.
@@ -29,6 +30,8 @@ type world struct {
 	pods  []*plan.Wish
 	kinds map[*plan.Wish]*api.TaskInfo
 	job   *api.JobInfo
+	// account is whose limits the pods count for.
+	account quota.Account
 	// inJobOf is the task for which pods of its own job are evicted, nil if it is those of other
 	// jobs. from says what other queues give up, nil if the pods are of the same queue.
 	inJobOf *api.TaskInfo
@@ -61,8 +64,9 @@ func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 	if p.isReclaim() {
 		from = p.giversFor(job, p.standings.forResources(p.session, resources).ForTasks(job.Queue, tasks))
 	}
-	if w = p.world; w == nil || inJob || !w.servesNext(job, resources, from, movers) {
-		w = &world{session: p.session, job: job, wall: p.room.wall(), resources: resources,
+	account := p.devices.AccountOf(tasks)
+	if w = p.world; w == nil || inJob || !w.servesNext(job, account, resources, from, movers) {
+		w = &world{session: p.session, job: job, account: account, wall: p.room.wall(), resources: resources,
 			kept: map[api.TaskID]bool{}, elsewhere: map[string]*plan.Wish{}}
 		if p.world = w; inJob {
 			w.inJobOf, p.world = tasks[0], nil
@@ -86,11 +90,11 @@ func (p *planner) worldFor(job *api.JobInfo, tasks []*api.TaskInfo, inJob bool) 
 }
 
 // servesNext reports whether the world serves another job as well, with its terms.
-func (w *world) servesNext(job *api.JobInfo, resources []string, from *givers, movers *movers) bool {
+func (w *world) servesNext(job *api.JobInfo, account quota.Account, resources []string, from *givers, movers *movers) bool {
 	switch {
 	case movers != nil:
 		return w.movers == movers && slices.Equal(w.resources, resources)
-	case w.job.Queue != job.Queue || !slices.Equal(w.resources, resources):
+	case w.job.Queue != job.Queue || !w.account.Equal(account) || !slices.Equal(w.resources, resources):
 		return false
 	case from == nil:
 		return w.from == nil && w.job.Priority == job.Priority
@@ -292,7 +296,7 @@ func (w *world) describeVictim(t *api.TaskInfo) *plan.Victim {
 	}
 	v := &plan.Victim{Owner: sharing.Owner(t.Pod.UID), Level: w.levels[priority], Takes: w.amountsOf(t.Resreq), Grace: graceOf(t.Pod)}
 	v.Restart = w.movabilityOf(t).RestartCost
-	v.Frees = w.devices.Frees(t, w.job.Queue)
+	v.Frees = w.devices.Frees(t, w.account)
 	if started := t.Pod.Status.StartTime; started != nil {
 		v.Age = max(0, w.wall-started.Unix())
 	}

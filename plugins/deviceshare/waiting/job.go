@@ -30,8 +30,8 @@ func (f *lazyValue[T]) computeOnce(find func() T) T {
 type jobFacts struct {
 	incomplete, held, gangFits, othersFirst, short lazyValue[string]
 	fitting                                        lazyValue[int]
-	// refused are texts of shortages of quota, "" for none, by what is asked for.
-	refused map[*nodes.Kind]string
+	// refused are texts of shortages of quota, "" for none, by who asks for what.
+	refused map[asksOfQuota]string
 	// asked are the answers of nodes to one pod of each role, for those that were not asked about.
 	asked lazyValue[map[string]*api.FitErrors]
 	// said are the texts of such answers.
@@ -151,8 +151,8 @@ func (e *explanation) countFittingPods(job *api.JobInfo) int {
 	})
 }
 
-// overQuota says which limit of a queue keeps the task, or its whole job, from being allocated; ""
-// if none does.
+// overQuota says which limit of a queue or namespace keeps the task, or its whole job, from being
+// allocated; "" if none does.
 func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo, a *Ask) string {
 	if e.Limits == nil {
 		return ""
@@ -168,10 +168,17 @@ func (e *explanation) overQuota(job *api.JobInfo, t *api.TaskInfo, a *Ask) strin
 	})
 }
 
-// shortageText says which limit of a queue keeps the task from being allocated, "" for none: what
-// it would exceed now, or else when Volcano asked last. It is found out once for tasks of a kind.
+// asksOfQuota is what the answer of limits to the tasks of one job depends on.
+type asksOfQuota struct {
+	kind   *nodes.Kind
+	quotas string
+}
+
+// shortageText says which limit keeps the task from being allocated, "" for none: what it would
+// exceed now, or else when Volcano asked last. It is found out once for tasks of a kind.
 func (e *explanation) shortageText(t *api.TaskInfo, a *Ask) string {
-	text, known := e.facts.refused[a.Kind]
+	key := asksOfQuota{a.Kind, e.Limits.QuotasOf(t)}
+	text, known := e.facts.refused[key]
 	if !known || a.Kind == nil {
 		if short := e.Limits.AllowanceNow(t, a.Request).Unavoidable(); short != nil {
 			text = short.String()
@@ -179,9 +186,9 @@ func (e *explanation) shortageText(t *api.TaskInfo, a *Ask) string {
 			text = ""
 		}
 		if e.facts.refused == nil {
-			e.facts.refused = map[*nodes.Kind]string{}
+			e.facts.refused = map[asksOfQuota]string{}
 		}
-		e.facts.refused[a.Kind] = text
+		e.facts.refused[key] = text
 	}
 	if text != "" {
 		return text
