@@ -100,6 +100,10 @@ type Device struct {
 	// MIG describes the partitions the device can be cut into. It is nil for a
 	// device that cannot be partitioned.
 	MIG *Partitioning
+	// Virtual says that the device is a vGPU: a part of a GPU that the host of a virtual machine
+	// has given to it. Licence is what its driver says of its licence.
+	Virtual bool
+	Licence Licence
 }
 
 // IsInService reports whether the device works and nobody keeps new pods off it.

@@ -63,6 +63,8 @@ func (r Reason) wording() wording {
 			wait + ", or change what keeps them apart"},
 		Cordoned: {"Cordoned", "cordoned by an administrator",
 			"wait, or ask whom kubectl deviceshare devices names"},
+		VirtualMismatch: {"VirtualMismatch", "excluded by the pod's volcano.sh/vgpu-virtual",
+			"change volcano.sh/vgpu-virtual, or add a node with devices of that kind"},
 		OtherNUMANode: {"OtherNUMANode", "on another NUMA node", "ask for fewer devices, or remove volcano.sh/vgpu-numa"},
 	}
 	if r < Reasons {

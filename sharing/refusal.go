@@ -68,6 +68,8 @@ const (
 	OtherNUMANode
 	// Cordoned: people keep new pods off the device.
 	Cordoned
+	// VirtualMismatch: the pod accepts virtual devices only and this one is not, or the reverse.
+	VirtualMismatch
 	// Reasons is the number of reasons.
 	Reasons
 )

@@ -71,6 +71,7 @@ type Selector struct {
 	NotModels []string   // refuse models that one of them means, see IsModel
 	UseIDs    []DeviceID // accept only these
 	NotIDs    []DeviceID // refuse these
+	Virtual   VirtualRule
 }
 
 // Request is what one container asks for.

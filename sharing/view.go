@@ -186,7 +186,7 @@ func (v *View) Admit(pod *PodRequest) Reason {
 	case v.partitioner != nil && !v.partitioner.IsKnown(d):
 		return PartitionsUnknown
 	case !pod.Selector.isEmpty() && !pod.Selector.matchesDevice(d):
-		return NotSelected
+		return pod.Selector.refusalReason(d)
 	case d.Cordon != nil:
 		return Cordoned
 	case !v.acceptsShares():
@@ -232,11 +232,20 @@ func (s *Selector) Accepts(d *Device) bool {
 }
 
 func (s *Selector) isEmpty() bool {
-	return len(s.UseModels)+len(s.NotModels)+len(s.UseIDs)+len(s.NotIDs) == 0
+	return len(s.UseModels)+len(s.NotModels)+len(s.UseIDs)+len(s.NotIDs)+int(s.Virtual) == 0
+}
+
+// refusalReason is why a device does not match.
+func (s *Selector) refusalReason(d *Device) Reason {
+	if !s.Virtual.accepts(d) {
+		return VirtualMismatch
+	}
+	return NotSelected
 }
 
 func (s *Selector) matchesDevice(d *Device) bool {
-	return (len(s.UseModels) == 0 || isAnyModel(d.Model, s.UseModels)) &&
+	return s.Virtual.accepts(d) &&
+		(len(s.UseModels) == 0 || isAnyModel(d.Model, s.UseModels)) &&
 		!isAnyModel(d.Model, s.NotModels) &&
 		(len(s.UseIDs) == 0 || slices.Contains(s.UseIDs, d.ID)) &&
 		!slices.Contains(s.NotIDs, d.ID)

@@ -107,6 +107,7 @@ func TestAdmitNamesTheFirstReasonAgainst(t *testing.T) {
 	}
 	same := device(func(*sharing.Device) {})
 	changing := device(func(d *sharing.Device) { d.Healthy, d.Changing = false, true })
+	virtual := device(func(d *sharing.Device) { d.Virtual, d.Licence = true, sharing.LicenceMissing })
 	spread := func(group string) *sharing.Neighbours { return &sharing.Neighbours{Group: group, Spread: true} }
 	none := by("other", sharing.App, amounts(1, 0))
 	none.Neighbours = &sharing.Neighbours{Accepts: sharing.AcceptsNone}
@@ -141,6 +142,12 @@ func TestAdmitNamesTheFirstReasonAgainst(t *testing.T) {
 		{"a pod that accepts none is here", sharing.NewView(same, []sharing.Held{none}, factory.New()), sharing.PodRequest{Owner: "me"}, sharing.KeptApart},
 		{"it accepts none and others are here", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me", Neighbours: none.Neighbours}, sharing.WantsToBeAlone},
 		{"it accepts none and nobody is here", sharing.NewView(same, nil, factory.New()), sharing.PodRequest{Owner: "me", Neighbours: none.Neighbours}, sharing.Fits},
+		{"virtual and not wanted so", sharing.NewView(virtual, nil, factory.New()), sharing.PodRequest{Selector: sharing.Selector{Virtual: sharing.NeverVirtual}}, sharing.VirtualMismatch},
+		{"virtual and wanted so", sharing.NewView(virtual, nil, factory.New()), sharing.PodRequest{Selector: sharing.Selector{Virtual: sharing.OnlyVirtual}}, sharing.Fits},
+		{"virtual, and nobody minds", sharing.NewView(virtual, nil, factory.New()), sharing.PodRequest{}, sharing.Fits},
+		{"not virtual and wanted so", sharing.NewView(same, nil, factory.New()), sharing.PodRequest{Selector: sharing.Selector{Virtual: sharing.OnlyVirtual}}, sharing.VirtualMismatch},
+		{"not virtual and not wanted so", sharing.NewView(same, nil, factory.New()), sharing.PodRequest{Selector: sharing.Selector{Virtual: sharing.NeverVirtual}}, sharing.Fits},
+		{"virtual, and of another model", sharing.NewView(virtual, nil, factory.New()), sharing.PodRequest{Selector: sharing.Selector{Virtual: sharing.OnlyVirtual, UseModels: []string{"H100"}}}, sharing.NotSelected},
 		{"no group", sharing.NewView(same, []sharing.Held{theirs}, factory.New()), sharing.PodRequest{Owner: "me"}, sharing.Fits},
 	}
 	for _, c := range cases {
@@ -174,6 +181,9 @@ func TestSelectors(t *testing.T) {
 		{"this id and not another", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU-2"}, NotIDs: []sharing.DeviceID{"GPU-3"}}, false},
 		{"another model and not one more", sharing.Selector{UseModels: []string{"H100"}, NotModels: []string{"T4"}}, false},
 		{"another model and not another id", sharing.Selector{UseModels: []string{"H100"}, NotIDs: []sharing.DeviceID{"GPU-3"}}, false},
+		{"never virtual", sharing.Selector{Virtual: sharing.NeverVirtual}, true},
+		{"only virtual", sharing.Selector{Virtual: sharing.OnlyVirtual}, false},
+		{"never virtual, and another model", sharing.Selector{Virtual: sharing.NeverVirtual, UseModels: []string{"H100"}}, false},
 		{"id and model both count", sharing.Selector{UseIDs: []sharing.DeviceID{"GPU-1"}, UseModels: []string{"H100"}}, false},
 	}
 	for _, c := range cases {

@@ -26,6 +26,9 @@ type Device struct {
 	Model  string `json:"model"`
 	Mode   string `json:"mode"`
 	Health string `json:"health"`
+	// Virtual says that the device is a vGPU. Licence is valid, missing, or "" if not known.
+	Virtual bool   `json:"virtual,omitempty"`
+	Licence string `json:"licence,omitempty"`
 	// NUMA is the NUMA node, -1 if it is not known.
 	NUMA  int      `json:"numa"`
 	PCI   string   `json:"pci,omitempty"`
@@ -86,7 +89,7 @@ func (c *Cluster) describeDevice(n *nodes.Node, v *sharing.View, rooms *capacity
 	out := Device{
 		Index: d.Index, ID: string(d.ID), Model: d.Model, Mode: string(d.Mode), Health: healthText(d), NUMA: d.NUMA, PCI: d.PCI,
 		Memory: int64(d.Memory), MemoryPromised: int64(v.UsedMemory()), Cores: int(d.Cores), CoresPromised: int(v.UsedCores()),
-		MemoryFree: int64(rooms.freeOn(v).memory),
+		MemoryFree: int64(rooms.freeOn(v).memory), Virtual: d.Virtual, Licence: string(d.Licence),
 	}
 	if d.MIG != nil && d.Mode == sharing.MIG {
 		out.Slices = d.MIG.Slices

@@ -90,11 +90,22 @@ func (d *Device) writeText(b *strings.Builder, p Paint, wide bool) {
 	}
 	b.WriteByte('\n')
 	if wide {
-		fmt.Fprintf(b, "     %s\n", plainText(strings.Join(slices.DeleteFunc([]string{d.ID, d.PCI, strings.Join(d.Links, " ")}, func(s string) bool { return s == "" }), "  ")))
+		fmt.Fprintf(b, "     %s\n", plainText(strings.Join(slices.DeleteFunc([]string{d.ID, d.PCI, d.virtualText(), strings.Join(d.Links, " ")}, func(s string) bool { return s == "" }), "  ")))
 	}
 	for i, s := range d.Sharers {
 		fmt.Fprintf(b, "     %s %s\n", shareLetter(i), p.faint(plainText(s.describeShare())))
 	}
+}
+
+// virtualText says that a device is virtual, and how it is with its licence.
+func (d *Device) virtualText() string {
+	switch {
+	case !d.Virtual:
+		return ""
+	case d.Licence == "":
+		return "vGPU"
+	}
+	return "vGPU (licence " + d.Licence + ")"
 }
 
 // promisedText is what of the device is promised, for people.

@@ -197,9 +197,13 @@ func nodeTroubles(n *nodes.Node) []Trouble {
 		return out
 	}
 	for i := range n.Inventory.Devices {
-		if d := &n.Inventory.Devices[i]; !d.Healthy && !d.Changing {
+		d := &n.Inventory.Devices[i]
+		if !d.Healthy && !d.Changing {
 			what := strings.TrimSuffix(fmt.Sprintf("device %d is broken: %s", d.Index, d.Reason), ": ")
 			out = append(out, Trouble{n.Name, what, "see the event GPUUnhealthy of the node; its pods stay until they are deleted"})
+		}
+		if d.Licence == sharing.LicenceMissing {
+			out = append(out, Trouble{n.Name, fmt.Sprintf("device %d is a vGPU without a licence", d.Index), "see the event GPULicenceMissing of the node, and look at nvidia-gridd on it"})
 		}
 	}
 	return out

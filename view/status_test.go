@@ -3,6 +3,7 @@
 package view_test
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
 	"slices"
@@ -91,5 +92,39 @@ func TestACordonedDeviceIsCountedAndSaysWhoDidItAndWhy(t *testing.T) {
 		if !strings.Contains(text, "cordoned") || strings.Contains(text, "\u202e") {
 			t.Errorf("says\n%s", text)
 		}
+	}
+}
+
+func TestVirtualDevicesAreShownAsSuchAndThoseWithoutALicenceAreAProblem(t *testing.T) {
+	inv := sharing.Inventory{Node: "n1"}
+	for i, licence := range []sharing.Licence{sharing.LicenceValid, sharing.LicenceMissing, sharing.LicenceUnknown, ""} {
+		d := sharingtest.Device(i, "A30", sharing.HAMiCore)
+		d.Virtual, d.Licence = i < 3, licence
+		inv.Devices = append(inv.Devices, d)
+	}
+	annotations, err := wire.NodeAnnotations(inv, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := nodeOf(t, "n1", 4)
+	n.Annotations = annotations
+	c := view.Read(stateOf(t, n), factory.New())
+	devices := c.Devices("n1")
+	wide := view.DevicesText(devices, view.Paint{}, true)
+	for _, want := range []string{"GPU-0  vGPU (licence valid)", "GPU-1  vGPU (licence missing)", "GPU-2  vGPU\n"} {
+		if !strings.Contains(wide, want) {
+			t.Errorf("wide lacks %q:\n%s", want, wide)
+		}
+	}
+	if n := strings.Count(wide, "vGPU"); n != 3 || strings.Contains(view.DevicesText(devices, view.Paint{}, false), "vGPU") {
+		t.Errorf("vGPUs are shown %d times in\n%s", n, wide)
+	}
+	text, err := json.Marshal(devices[0].Devices[1:])
+	if err != nil || !strings.Contains(string(text), `"virtual":true,"licence":"missing"`) || strings.Count(string(text), `"virtual"`) != 2 {
+		t.Errorf("as JSON: %s (%v)", text, err)
+	}
+	trouble := c.Status().Trouble
+	if len(trouble) != 1 || trouble[0].On != "n1" || trouble[0].What != "device 1 is a vGPU without a licence" || !strings.Contains(trouble[0].Do, "GPULicenceMissing") {
+		t.Errorf("the problems are %+v", trouble)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
 )
 
 // MonitorConfig is how a Monitor works. Zero durations take the defaults.
@@ -278,5 +279,21 @@ func (m *Monitor) probeDevices(here *sessionDevices) {
 			continue
 		}
 		m.agent.Send(node.Answered{Device: id, At: m.now()})
+		m.readLicence(id, here.handle[id])
+	}
+}
+
+// readLicence reads the licence of a vGPU. Where it cannot be read, what was read last holds.
+func (m *Monitor) readLicence(id sharing.DeviceID, d driver.Device) {
+	if f, _ := m.agent.State().Facts(id); !f.Virtual {
+		return
+	}
+	licence, err := d.Licence()
+	m.markAlive()
+	switch {
+	case err == nil:
+		m.agent.Send(node.LicenceRead{Device: id, Licence: licence, Now: time.Now().Unix()})
+	case !errors.Is(err, driver.ErrUnsupported):
+		klog.V(2).InfoS("the licence of a vGPU cannot be read", "device", id, "err", err)
 	}
 }

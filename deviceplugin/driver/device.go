@@ -91,6 +91,7 @@ func (d *nvmlDevice) Facts() (node.Facts, error) {
 	}
 	f.NUMA = d.numaNode(f.PCI)
 	f.Compute, f.CUDA = d.readComputeVersions()
+	f.Virtual = d.isVirtual()
 	f.MIG, err = d.readMIG()
 	if err != nil {
 		return node.Facts{}, fmt.Errorf("read partitions of device %d: %w", d.index, err)

@@ -90,6 +90,9 @@ type Device interface {
 	// Probe asks the device for a sign of life, and whether it may be used: nil, ErrLost, ErrRepair
 	// or another error.
 	Probe() error
+	// Licence reads the licence of a vGPU. It is ErrUnsupported for other devices, and where the
+	// driver does not say.
+	Licence() (node.Licence, error)
 	// Link says how this device reaches another one: "nvlink" and by how many of them, "pix",
 	// "pxb", "phb", "node" or "sys". The peer is left to Scan.
 	Link(to Device) (sharing.Link, error)

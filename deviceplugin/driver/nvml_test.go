@@ -72,6 +72,8 @@ func play(scene string) error {
 		return playCompute(gpus, devices)
 	case "lost":
 		return playLost(devices)
+	case "virtual":
+		return playVirtual(gpus, devices)
 	case "repair":
 		return playRepair(devices)
 	case "reopened":

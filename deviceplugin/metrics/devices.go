@@ -33,7 +33,7 @@ type Snapshot struct {
 type states struct {
 	from States
 
-	healthy, ready, memory, cores, given, coresGiven, shares, shareMemory, shareCores, strangers *prometheus.Desc
+	healthy, ready, licensed, memory, cores, given, coresGiven, shares, shareMemory, shareCores, strangers *prometheus.Desc
 }
 
 func newStates(from States) *states {
@@ -46,6 +46,7 @@ func newStates(from States) *states {
 		from:        from,
 		healthy:     desc("device_healthy", "1 if the device works, 0 if it is broken.", device...),
 		ready:       desc("device_ready", "1 if the device takes pods in its mode, 0 if it is broken or not in that mode.", device...),
+		licensed:    desc("device_licensed", "1 if the driver says that the vGPU has its licence, 0 if not; nothing of other devices.", device...),
 		memory:      desc("device_memory_bytes", "Memory the device offers.", device...),
 		cores:       desc("device_cores_percent", "Compute the device offers.", device...),
 		given:       desc("device_memory_given_bytes", "Memory of the device that running containers were given.", device...),
@@ -60,7 +61,7 @@ func newStates(from States) *states {
 }
 
 func (s *states) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.memory, s.cores, s.given, s.coresGiven, s.shares, s.shareMemory, s.shareCores, s.strangers} {
+	for _, d := range []*prometheus.Desc{s.healthy, s.ready, s.licensed, s.memory, s.cores, s.given, s.coresGiven, s.shares, s.shareMemory, s.shareCores, s.strangers} {
 		out <- d
 	}
 }
@@ -108,6 +109,9 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 		gauge(s.healthy, boolToFloat(d.Healthy), labels...)
 		offer, there := now.Offered.Device(d.ID)
 		gauge(s.ready, boolToFloat(there && offer.Healthy), labels...)
+		if d.Virtual && d.Licence != sharing.LicenceUnknown {
+			gauge(s.licensed, boolToFloat(d.Licence == sharing.LicenceValid), labels...)
+		}
 		gauge(s.memory, float64(d.Memory), labels...)
 		gauge(s.cores, float64(d.Cores), labels...)
 		gauge(s.given, float64(given[d.ID].memory), labels...)

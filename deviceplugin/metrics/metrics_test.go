@@ -160,3 +160,25 @@ func TestAPodThatTookAnothersNameCostsNoPage(t *testing.T) {
 		t.Errorf("the answer is %d, without %s", code, want)
 	}
 }
+
+func TestTheMetricsSayOfVirtualDevicesWhetherTheyAreLicensed(t *testing.T) {
+	states := known()
+	guest := func(id sharing.DeviceID, index int, virtual bool, l sharing.Licence) sharing.Device {
+		return sharing.Device{ID: id, Index: index, Model: "A30", Mode: sharing.HAMiCore, Virtual: virtual, Licence: l}
+	}
+	states.Working.Devices = []sharing.Device{
+		guest("GPU-a", 0, true, sharing.LicenceValid), guest("GPU-b", 1, true, sharing.LicenceMissing), guest("GPU-c", 2, true, sharing.LicenceUnknown), guest("GPU-d", 3, false, ""),
+	}
+	_, text := serve(t, New("node-1", states, nil), func() error { return nil })("/metrics")
+	const name = "deviceshare_node_device_licensed{"
+	for _, want := range []string{
+		`device="GPU-a",index="0",mode="hami-core",model="A30",node="node-1"} 1`, `device="GPU-b",index="1",mode="hami-core",model="A30",node="node-1"} 0`,
+	} {
+		if !strings.Contains(text, name+want+"\n") {
+			t.Errorf("missing: %s", want)
+		}
+	}
+	if n := strings.Count(text, name); n != 2 {
+		t.Errorf("%d series, want 2", n)
+	}
+}

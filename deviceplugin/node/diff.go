@@ -56,6 +56,10 @@ const (
 	DeviceContested
 	// DeviceUncontested: it is no longer, or we do not offer it any more.
 	DeviceUncontested
+	// DeviceUnlicensed: the device is a vGPU without a licence, or with one that ends soon.
+	DeviceUnlicensed
+	// DeviceLicensed: it has one again.
+	DeviceLicensed
 	noticeKinds = iota
 )
 
@@ -64,7 +68,7 @@ func (k NoticeKind) String() string {
 	return [noticeKinds]string{
 		"DeviceBroke", "DeviceWorks", "ModeUnusable", "ModeInterrupted", "ModeRestored", "ModeWaits", "ModeReached", "ModeFailed", "ModeByHand",
 		"ConfigUnusable", "ConfigUsable", "PartFailed", "PartWorks", "PodMisplaced", "OfferExceeded", "OfferMet",
-		"DriverPlanned", "DriverClaimed", "DriverReturned", "DeviceContested", "DeviceUncontested",
+		"DriverPlanned", "DriverClaimed", "DriverReturned", "DeviceContested", "DeviceUncontested", "DeviceUnlicensed", "DeviceLicensed",
 	}[k]
 }
 
@@ -80,6 +84,8 @@ type Notice struct {
 	// Pod is set in PodMisplaced.
 	Pod    Misplaced
 	Detail string
+	// Ends is when the licence of DeviceUnlicensed ends, in seconds since 1970; 0 without one.
+	Ends int64
 	// Holders keep the device as it is, those in the wanted mode among them.
 	Holders []Holder
 	// Pods are those that OfferExceeded is about, without those of an earlier notice, or that hold
@@ -119,6 +125,7 @@ func Diff(before, after State) []Notice {
 		n := Notice{Device: d.facts.UUID, Index: d.facts.Index, Mode: after.offerOf(d).Mode}
 		all = append(all, healthNotices(n, old, d)...)
 		all = append(all, contestNotices(n, &before, old, &after, d)...)
+		all = append(all, licenceNotices(n, &before, old, &after, d)...)
 		if !after.offerOf(d).Hidden {
 			all = append(all, modeNotices(n, &before, old, &after, d)...)
 		}
@@ -198,7 +205,12 @@ func (s *State) deviceInterruption(d *device) (why string, is bool) {
 
 // isWanted reports whether it is known that a device is to be offered.
 func (s *State) isWanted(d *device) bool {
-	return !s.unknown.is && d.facts.UUID != "" && d.presence != replaced && !s.offerOf(d).Hidden
+	return !s.unknown.is && s.isOffered(d)
+}
+
+// isOffered reports whether a device is to be offered by the settings in force.
+func (s *State) isOffered(d *device) bool {
+	return d.facts.UUID != "" && d.presence != replaced && !s.offerOf(d).Hidden
 }
 
 // unusableReason says why an offered device cannot be used in its mode, whether or not it

@@ -49,6 +49,9 @@ func (e Scanned) applyTo(s *State) {
 		next := device{facts: f}
 		if old := s.findDevice(f.UUID); old != nil {
 			next.health, next.change = old.health, old.change
+			if f.Virtual {
+				next.licence = old.licence
+			}
 		}
 		merged = append(merged, next)
 	}

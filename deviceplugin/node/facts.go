@@ -17,8 +17,10 @@ type Facts struct {
 	// Compute is the major compute capability, and CUDA the version of CUDA the
 	// driver serves, 1000 times major plus 10 times minor; 0 when unknown.
 	Compute, CUDA int
-	MIG           MIG
-	Links         []sharing.Link
+	// Virtual says that the machine is virtual and its host has given it a part of a GPU (a vGPU).
+	Virtual bool
+	MIG     MIG
+	Links   []sharing.Link
 }
 
 // MIG is what a device says about partitions.

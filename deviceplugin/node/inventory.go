@@ -25,6 +25,7 @@ func deviceFromFacts(f *Facts, o Offer) sharing.Device {
 		Cores:     scaledCores(o.CoreScaling),
 		MaxShares: max(o.MaxShares, 1),
 		Mode:      o.Mode,
+		Virtual:   f.Virtual,
 		NUMA:      f.NUMA, PCI: f.PCI, Links: f.Links,
 		MIG:        offeredPartitioning(f, o),
 		MaxClients: mpsClientLimit(f, o),

@@ -157,6 +157,14 @@ func TestADeviceThatCannotBeUsedInItsModeIsNotOffered(t *testing.T) {
 		"mps where it holds no limit":               {facts: node.Facts{Compute: 6}, mode: sharing.MPS, why: "older than Volta"},
 		"mps on the first that does":                {facts: node.Facts{Compute: 7}, mode: sharing.MPS},
 		"mps where nobody says how old it is":       {facts: node.Facts{}, mode: sharing.MPS},
+		"mig on a vGPU":                             {facts: card("GPU-0", 0, "vGPU", "1"), mode: sharing.MIG, why: "cut it on the host"},
+		"mig on a vGPU of a partition":              {facts: card("GPU-0", 0, "MIG-vGPU", "1"), mode: sharing.MIG, why: "cut it on the host"},
+		"hami-core on a vGPU":                       {facts: card("GPU-0", 0, "vGPU", "1"), mode: sharing.HAMiCore},
+		"time-slicing on a vGPU":                    {facts: card("GPU-0", 0, "vGPU", "1"), mode: sharing.TimeSlicing},
+		"mps on a vGPU, as its compute mode is set": {facts: card("GPU-0", 0, "vGPU", "1"), mode: sharing.MPS},
+		"which nothing here can switch off on a vGPU": {
+			facts: card("GPU-0", 0, "MIG-vGPU", "1"), mode: sharing.HAMiCore, switched: []sharing.Mode{sharing.MIG}, why: "have its host give this machine one without",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

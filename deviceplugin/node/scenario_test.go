@@ -150,6 +150,8 @@ func (w *world) run(f []string) {
 	case "release-driver":
 		w.send(node.DriverWanted{Is: rest != "no"})
 		w.say("may be let go: %v", w.state.MayReleaseDriver())
+	case "licence":
+		w.licence(f[1:])
 	case "others":
 		w.send(node.OfferedByOthers{Offers: otherOffers(f[1:])})
 	case "driver-gone":
@@ -183,6 +185,23 @@ func (w *world) scan(cards []string) {
 		w.found = append(w.found, card(id, i, kind, slot))
 	}
 	w.send(node.Scanned{Devices: w.found, Unread: unread})
+}
+
+// licence has the driver say something of a licence: "GPU-0 none on 1", "GPU-0 ok on 1", or
+// "GPU-0 30 on 1" for one until day 30.
+func (w *world) licence(f []string) {
+	days := func(text string) int64 {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			w.t.Fatalf("licence: %v", err)
+		}
+		return int64(n * 24 * 3600)
+	}
+	said := node.Licence{Valid: f[1] != "none"}
+	if f[1] != "none" && f[1] != "ok" {
+		said.Ends = days(f[1])
+	}
+	w.send(node.LicenceRead{Device: sharing.DeviceID(f[0]), Licence: said, Now: days(f[3])})
 }
 
 func (w *world) health(f []string) {
@@ -414,6 +433,9 @@ func (w *world) published() {
 		line := fmt.Sprintf("%s %s healthy=%v", d.ID, d.Mode, d.Healthy)
 		if d.Changing {
 			line += " changing"
+		}
+		if d.Virtual {
+			line += " virtual, licence=" + string(d.Licence)
 		}
 		if d.Reason != "" {
 			line += ": " + d.Reason

@@ -58,6 +58,7 @@ type device struct {
 	presence presence
 	health   health
 	change   modeChange
+	licence  licence
 	// contestedAs is the resource as which others offer the device, "" if they do not.
 	contestedAs string
 }
@@ -144,6 +145,7 @@ func (s State) View(permitted func(Permissions) bool) sharing.Inventory {
 			continue
 		}
 		published := deviceFromFacts(&d.facts, offer)
+		published.Licence = d.licence.asPublished()
 		if who := s.cfg.Powers.MPS; offer.Mode == sharing.MPS {
 			published.OneUser, published.OneNamespace, published.NoRoot = who.OneUser, who.OneNamespace, who.NoRoot
 		}
@@ -233,6 +235,10 @@ func (p Powers) unsupportedReason(f *Facts, mode sharing.Mode) (why string, is b
 			why += ": " + because
 		}
 		return why, true
+	case mode == sharing.MIG && f.Virtual:
+		return "its mode is mig and it is a vGPU: cut it on the host, and give it another mode in the node configuration", true
+	case f.Virtual && f.MIG.Enabled:
+		return fmt.Sprintf("its mode is %s and it is a vGPU with partitioning (MIG) switched on: have its host give this machine one without", mode), true
 	case mode == sharing.MIG && !f.MIG.Capable:
 		return "its mode is mig and it cannot be partitioned: give it another mode in the node configuration", true
 	case mode == sharing.MPS && f.Compute > 0 && f.Compute < 7:

@@ -105,8 +105,8 @@ func reduce(t *testing.T, s node.State, e node.Event) node.State {
 	return next
 }
 
-// card is a device in a slot: GPU-<n> of the kind A100 (can be partitioned), T4
-// (cannot) or P4 (older than Volta).
+// card is a device in a slot: GPU-<n> of the kind A100 (can be partitioned), T4 (cannot), P4 (older
+// than Volta), vGPU or, made of a partition, MIG-vGPU.
 func card(id string, index int, kind, slot string) node.Facts {
 	f := node.Facts{
 		UUID: sharing.DeviceID(id), Index: index, Model: kind, Memory: 16 * sharing.GiB, NUMA: -1, PCI: "0000:" + slot,
@@ -115,6 +115,11 @@ func card(id string, index int, kind, slot string) node.Facts {
 	switch kind {
 	case "A100":
 		f.MIG = node.MIG{Capable: true, Slices: 8, Profiles: []sharing.Profile{{Name: "1g.2gb", Memory: 2 * sharing.GiB, Compute: 1, Size: 1, Starts: []int{0, 1, 2, 3, 4, 5, 6}}}}
+	case "vGPU":
+		f.Virtual = true
+	case "MIG-vGPU":
+		f.Virtual = true
+		f.MIG = node.MIG{Capable: true, Enabled: true, Pending: true}
 	case "T4":
 		f.Compute = 7
 	case "P4":

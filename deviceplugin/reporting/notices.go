@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +40,8 @@ func (r *Reporter) Tell(_, _ node.State, notices []node.Notice) {
 			r.reportClaim(n)
 		case node.DeviceContested, node.DeviceUncontested:
 			r.reportContest(n)
+		case node.DeviceUnlicensed, node.DeviceLicensed:
+			r.reportLicence(n)
 		}
 	}
 }
@@ -107,6 +110,22 @@ func (r *Reporter) reportContest(n *node.Notice) {
 		"device %s (index %d): another device plugin of this node offers it, too, as %s, and would give it away a second time. Have one of the two leave it: "+
 			"ours with filterdevices in the node configuration, or theirs, NVIDIA's with kubectl label node %s nvidia.com/gpu.deploy.device-plugin=false%s",
 		n.Device, n.Index, n.Detail, r.node.Name, holders)))
+}
+
+// reportLicence reports a vGPU that lacks its licence, and where to look.
+func (r *Reporter) reportLicence(n *node.Notice) {
+	if n.Kind == node.DeviceLicensed {
+		r.recorder.Eventf(r.node, corev1.EventTypeNormal, events.GPULicenceMissing+events.Resolved, "device %s (index %d): nothing is wrong with its licence any more", n.Device, n.Index)
+		return
+	}
+	why := n.Detail
+	if n.Ends != 0 {
+		why += " (" + time.Unix(n.Ends, 0).UTC().Format(time.RFC3339) + ")"
+	}
+	klog.InfoS("a vGPU lacks its licence", "device", n.Device, "why", why)
+	r.recorder.Eventf(r.node, corev1.EventTypeWarning, events.GPULicenceMissing,
+		"device %s (index %d) is a vGPU, and %s: NVIDIA's driver slows down what runs on a vGPU without one, and ends it after a time. "+
+			"It takes pods all the same. Look at nvidia-gridd on the node, and at the license server", n.Device, n.Index, why)
 }
 
 // joinNames is a list of pods for people.

@@ -142,3 +142,36 @@ func TestWhoeverReplacesTheDriverIsToldWhichPodsStandInTheWay(t *testing.T) {
 		t.Errorf("%d events more: %s", n, <-recorder.Events)
 	}
 }
+
+// everything offers every device as hami-core.
+type everything struct{}
+
+func (everything) Offer(*node.Facts) node.Offer { return node.Offer{Mode: sharing.HAMiCore} }
+
+func TestAVirtualDeviceWithoutALicenceIsToldOnceAndWhenItHasOne(t *testing.T) {
+	recorder := events.NewFakeRecorder(100)
+	r := &Reporter{node: &corev1.ObjectReference{}, recorder: recorder, metrics: metrics.New("node", nil, nil)}
+	a := agent.New(node.Config{Node: "n"}, r)
+	a.Send(node.Configured{Settings: node.Settings{Offers: everything{}}})
+	a.Send(node.Scanned{Devices: []node.Facts{{UUID: "GPU-0", Index: 3, Virtual: true}}})
+	const day = 24 * 3600
+	for _, e := range []node.LicenceRead{
+		{Now: 1}, {Now: 2}, {Licence: node.Licence{Valid: true}, Now: 3},
+		{Licence: node.Licence{Valid: true, Ends: 60 * day}, Now: 4}, {Licence: node.Licence{Valid: true, Ends: 60 * day}, Now: 54 * day},
+	} {
+		e.Device = "GPU-0"
+		a.Send(e)
+	}
+	for _, want := range []string{
+		"Warning GPULicenceMissing device GPU-0 (index 3) is a vGPU, and it has no licence: ",
+		"Normal GPULicenceMissingResolved device GPU-0 (index 3)",
+		"Warning GPULicenceMissing device GPU-0 (index 3) is a vGPU, and its licence ends soon and was not renewed (1970-03-02T00:00:00Z): ",
+	} {
+		if got := <-recorder.Events; !strings.HasPrefix(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	if n := len(recorder.Events); n > 0 {
+		t.Errorf("%d events more: %s", n, <-recorder.Events)
+	}
+}

@@ -330,11 +330,17 @@ func (e *evictions) requireOnDevice(ctx context.Context, t *testing.T, u *user.U
 // counters returns the counters and gauges of the scheduler that leads, as its page names them.
 func (w *world) counters(ctx context.Context, t *testing.T) map[string]float64 {
 	t.Helper()
+	return w.metricsOf(ctx, t, sandbox.Scheduler)
+}
+
+// metricsOf returns the counters and gauges of a component, as its page names them.
+func (w *world) metricsOf(ctx context.Context, t *testing.T, component string) map[string]float64 {
+	t.Helper()
 	token, err := w.cluster.ReaderToken(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, err := w.cluster.PagesOf(ctx, sandbox.Scheduler)
+	address, err := w.cluster.PagesOf(ctx, component)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,9 +350,10 @@ func (w *world) counters(ctx context.Context, t *testing.T) map[string]float64 {
 	}
 	values := map[string]float64{}
 	for line := range strings.Lines(string(page)) {
-		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
-			values[name] = n
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ') // labels may have spaces, too
+		if n, err := strconv.ParseFloat(line[at+1:], 64); at > 0 && err == nil {
+			values[line[:at]] = n
 		}
 	}
 	return values

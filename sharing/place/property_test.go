@@ -52,6 +52,7 @@ func ask(data []byte) question {
 			dev.Cordon = &sharing.Cordon{}
 		}
 		dev.NUMA = []int{-1, 0, 1, 0}[d.of(4)]
+		dev.Virtual = dev.NUMA == 1
 		dev.MaxShares = []int{10, 1, 2, 3}[d.of(4)]
 		if scaled := []sharing.Bytes{dev.Memory, dev.Memory / 2, 2 * dev.Memory}[d.of(3)]; scaled != dev.Memory {
 			dev.Memory, dev.Physical = scaled, dev.Memory
@@ -86,6 +87,12 @@ func ask(data []byte) question {
 		q.pod.Modes = append(q.pod.Modes, sharing.Modes()[d.of(4)])
 	}
 	q.pod.OneNUMA = d.of(4) == 3
+	switch d.of(64) {
+	case 63:
+		q.pod.Selector.Virtual = sharing.OnlyVirtual
+	case 62, 61:
+		q.pod.Selector.Virtual = sharing.NeverVirtual
+	}
 	return q
 }
 
@@ -192,11 +199,14 @@ func (q *question) checkPlacement(t *testing.T, p *sharing.Placement) {
 	if len(q.pod.Modes) > 0 && len(modes) > 1 {
 		t.Errorf("a pod that names modes is served in one: %v", modes)
 	}
-	at := map[int]bool{}
+	at, virtual := map[int]bool{}, map[bool]bool{}
 	for _, v := range q.ledger.Views() {
 		if p.Uses(v.Device.ID) {
-			at[v.Device.NUMA] = true
+			at[v.Device.NUMA], virtual[v.Device.Virtual] = true, true
 		}
+	}
+	if rule := q.pod.Selector.Virtual; rule == sharing.NeverVirtual && virtual[true] || rule == sharing.OnlyVirtual && virtual[false] {
+		t.Errorf("a pod with rule %d has virtual devices and others: %v", rule, virtual)
 	}
 	if q.pod.OneNUMA && (len(at) != 1 || at[-1]) {
 		t.Errorf("a pod that wants one NUMA node has devices at %v", at)
@@ -226,7 +236,7 @@ func (q *question) fitsSomehow() bool {
 func TestPlaceFindsAPlacementWheneverOneExists(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	fits, refused := 0, 0
-	for i := range 10_000 {
+	for i := range 11_000 {
 		data := make([]byte, 64)
 		for k := range data {
 			data[k] = byte(rng.Uint32())

@@ -14,7 +14,7 @@ import (
 	"deviceshare/sharing/sharingtest"
 )
 
-// device reads "GPU-0 A100-80 mig unhealthy numa=1 memory=40GiB".
+// device reads "GPU-0 A100-80 mig unhealthy virtual numa=1 memory=40GiB".
 func device(t *testing.T, line string) sharing.Device {
 	words := strings.Fields(line)
 	if len(words) < 3 {
@@ -35,6 +35,8 @@ func device(t *testing.T, line string) sharing.Device {
 		switch key {
 		case "unhealthy":
 			d.Healthy = false
+		case "virtual":
+			d.Virtual = true
 		case "no-geometries":
 			d = sharingtest.Free(d)
 		case "best-fit":
@@ -113,6 +115,8 @@ func parsePod(t *testing.T, name string, options, lines []string) (*sharing.PodR
 		case "not-beside":
 			key, text, _ := strings.Cut(value, ":")
 			near.Avoids = append(near.Avoids, sharing.Avoidance{Pods: sharing.LabelSelector{{Key: key, Values: []string{text}}}, Rule: value})
+		case "virtual":
+			pod.Selector.Virtual = map[string]sharing.VirtualRule{"never": sharing.NeverVirtual, "only": sharing.OnlyVirtual}[value]
 		case "one-numa":
 			pod.OneNUMA = true
 		case "mates":

@@ -40,6 +40,7 @@ func (r *reader) readAnnotations(p *podspec.Pod, out *sharing.PodRequest) {
 		NotModels: r.readList(a, wire.UserNotModels, checkModel),
 		UseIDs:    deviceIDs(r.readList(a, wire.UserUseIDs, checkUUID)),
 		NotIDs:    deviceIDs(r.readList(a, wire.UserNotIDs, checkUUID)),
+		Virtual:   r.readVirtual(a),
 	}
 	for _, id := range out.Selector.UseIDs {
 		if slices.Contains(out.Selector.NotIDs, id) {
@@ -146,6 +147,20 @@ func (r *reader) readPolicy(a podAnnotations) string {
 		return ""
 	}
 	return name
+}
+
+func (r *reader) readVirtual(a podAnnotations) sharing.VirtualRule {
+	text, ok := a.lookupKnown(wire.UserVirtual)
+	switch {
+	case !ok:
+		return sharing.VirtualOrNot
+	case text == wire.VirtualNever:
+		return sharing.NeverVirtual
+	case text == wire.VirtualOnly:
+		return sharing.OnlyVirtual
+	}
+	r.addMistake(annotationPath(wire.UserVirtual), fmt.Sprintf("unknown value %q: want %s or %s", text, wire.VirtualNever, wire.VirtualOnly))
+	return sharing.VirtualOrNot
 }
 
 func annotationPath(key string) string { return "metadata.annotations[" + key + "]" }

@@ -46,6 +46,8 @@ func TestWhatAnnotationsSay(t *testing.T) {
 			want:        sharing.PodRequest{Selector: sharing.Selector{UseIDs: []sharing.DeviceID{sharing.DeviceID("GPU-" + strings.Repeat("x", 124))}}},
 		},
 		"devices of one NUMA node": {annotations: map[string]string{wire.UserNUMA: "single"}, want: sharing.PodRequest{OneNUMA: true}},
+		"no virtual devices":       {annotations: map[string]string{wire.UserVirtual: "never"}, want: sharing.PodRequest{Selector: sharing.Selector{Virtual: sharing.NeverVirtual}}},
+		"virtual devices":          {annotations: map[string]string{wire.UserVirtual: "only"}, want: sharing.PodRequest{Selector: sharing.Selector{Virtual: sharing.OnlyVirtual}}},
 		"a policy":                 {annotations: map[string]string{wire.UserPolicy: "spread"}, want: sharing.PodRequest{Policy: "spread"}},
 		"a group to spread": {
 			annotations: map[string]string{wire.UserGroupPolicy: "spread", wire.GroupName: "train"}, namespace: "team",
@@ -149,6 +151,14 @@ func TestMistakesInAnnotations(t *testing.T) {
 		"an unknown wish about NUMA nodes": {
 			map[string]string{wire.UserNUMA: "0"},
 			[]string{m + wire.UserNUMA + `]: unknown value "0": want single`},
+		},
+		"an unknown wish about virtual devices": {
+			map[string]string{wire.UserVirtual: "no"},
+			[]string{m + wire.UserVirtual + `]: unknown value "no": want never or only`},
+		},
+		"no wish about virtual devices": {
+			map[string]string{wire.UserVirtual: ""},
+			[]string{m + wire.UserVirtual + `]: unknown value "": want never or only`},
 		},
 		"an unknown policy for groups": {
 			map[string]string{wire.UserGroupPolicy: "pack"},

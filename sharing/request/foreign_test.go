@@ -13,7 +13,7 @@ import (
 // What people write of devices and nobody reads, with what the answer says to write.
 func TestAWishThatIsNotReadIsAMistakeThatSaysWhatToWrite(t *testing.T) {
 	const all = "want one of volcano.sh/vgpu-mode, nvidia.com/use-gputype, nvidia.com/nouse-gputype, volcano.sh/vgpu-use-gpuuuid, volcano.sh/vgpu-nouse-gpuuuid, " +
-		"volcano.sh/vgpu-podgroup-policy, volcano.sh/vgpu-neighbours, volcano.sh/vgpu-not-beside, volcano.sh/vgpu-policy, volcano.sh/vgpu-split, volcano.sh/vgpu-numa, volcano.sh/vgpu-may-move, volcano.sh/vgpu-restart-cost"
+		"volcano.sh/vgpu-podgroup-policy, volcano.sh/vgpu-neighbours, volcano.sh/vgpu-not-beside, volcano.sh/vgpu-policy, volcano.sh/vgpu-split, volcano.sh/vgpu-numa, volcano.sh/vgpu-virtual, volcano.sh/vgpu-may-move, volcano.sh/vgpu-restart-cost"
 	for key, want := range map[string]string{
 		"volcano.sh/vgpu-memory":         "is not read here, it is a resource: write volcano.sh/vgpu-memory below resources.limits of a container",
 		"volcano.sh/vgpu-number":         "is not read here, it is a resource: write volcano.sh/vgpu-number below resources.limits of a container",

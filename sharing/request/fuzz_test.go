@@ -17,13 +17,15 @@ func FuzzRead(f *testing.F) {
 	f.Add(int64(1), int64(1000), int64(30), int64(0), int64(1), "mig,hami-core", "GPU-a,GPU-b", "A100", "spread")
 	f.Add(int64(-1), int64(1)<<62, int64(101), int64(101), int64(1)<<40, ",", "GPU-a[g-0]", "", "b i n")
 	f.Add(int64(0), int64(5), int64(0), int64(50), int64(-1), "foo", "0", " , ", "binpack")
+	f.Add(int64(1), int64(5), int64(0), int64(0), int64(1), "", "", "", "never")
 	f.Fuzz(func(t *testing.T, n, mem, core, pct, factor int64, mode, ids, models, policy string) {
 		p := pod(amounts{number: n, memory: mem, cores: core, percent: pct})
 		p.Annotations = map[string]string{
 			wire.UserMode: mode, wire.UserUseIDs: ids, wire.UserNotIDs: ids, wire.UserUseModels: models,
 			wire.UserNotModels: models, wire.UserPolicy: policy, wire.UserGroupPolicy: policy, wire.UserNeighbours: policy, wire.UserNotBeside: models,
+			wire.UserVirtual: policy,
 		}
-		for _, drop := range []string{wire.UserMode, wire.UserUseIDs, wire.UserUseModels, wire.UserPolicy} {
+		for _, drop := range []string{wire.UserMode, wire.UserUseIDs, wire.UserUseModels, wire.UserPolicy, wire.UserGroupPolicy, wire.UserNeighbours} {
 			check(t, p, factor)
 			delete(p.Annotations, drop)
 		}

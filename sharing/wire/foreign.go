@@ -13,7 +13,7 @@ func IsOurs(name string) bool { return hasPrefixFold(name, Family) }
 
 // UserKeys are the annotations that users write and that are read.
 func UserKeys() []string {
-	return []string{UserMode, UserUseModels, UserNotModels, UserUseIDs, UserNotIDs, UserGroupPolicy, UserNeighbours, UserNotBeside, UserPolicy, UserSplit, UserNUMA, UserMayMove, UserRestartCost}
+	return []string{UserMode, UserUseModels, UserNotModels, UserUseIDs, UserNotIDs, UserGroupPolicy, UserNeighbours, UserNotBeside, UserPolicy, UserSplit, UserNUMA, UserVirtual, UserMayMove, UserRestartCost}
 }
 
 // WrittenKeys are the annotations that schedulers and device plugins write on pods.

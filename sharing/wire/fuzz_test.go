@@ -26,6 +26,7 @@ func FuzzInventory(f *testing.F) {
 	f.Add(`{"version":1,"node":"n","devices":[{"uuid":"GPU-a","index":0,"memory":1,"cores":1,"maxShares":1,"healthy":true,"mode":"mig","mig":{"slices":1}}]}`)
 	f.Add(`{"version":1,"node":"n","devices":[{"uuid":"GPU-a","index":0,"memory":1,"cores":1,"maxShares":1,"healthy":false,"reason":"XID 79","changing":true,"mode":"mps"}]}`)
 	f.Add(`{"version":1,"node":"n","devices":[{"uuid":"GPU-a","index":0,"memory":1,"cores":1,"maxShares":1,"healthy":true,"mode":"mig","mig":{"slices":1,"policy":"best-fit"}}]}`)
+	f.Add(`{"version":1,"node":"n","devices":[{"uuid":"GPU-a","index":0,"memory":1,"cores":1,"maxShares":1,"healthy":true,"virtual":true,"licence":"missing","mode":"mps"}]}`)
 	f.Add(`{"version":1,"VERSION":1,"node":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		inv, err := wire.DecodeInventory(text)

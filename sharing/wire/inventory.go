@@ -36,6 +36,8 @@ type deviceText struct {
 	Healthy   *bool             `json:"healthy"`
 	Reason    string            `json:"reason,omitempty"`
 	Changing  bool              `json:"changing,omitempty"`
+	Virtual   bool              `json:"virtual,omitempty"`
+	Licence   string            `json:"licence,omitempty"`
 	Mode      string            `json:"mode"`
 	NUMA      *int              `json:"numa,omitempty"`
 	PCI       string            `json:"pci,omitempty"`
@@ -169,6 +171,9 @@ func deviceOut(d *sharing.Device) deviceText {
 	if !d.Healthy {
 		out.Reason, out.Changing = d.Reason, d.Changing
 	}
+	if d.Virtual {
+		out.Virtual, out.Licence = true, string(d.Licence)
+	}
 	if d.MaxClients > 0 {
 		out.Clients = &d.MaxClients
 	}
@@ -212,6 +217,12 @@ func deviceIn(f *firstError, path string, in *deviceText) sharing.Device {
 	if !d.Healthy {
 		d.Reason, d.Changing = in.Reason, in.Changing
 	}
+	if !validText(in.Licence, longestName) {
+		f.failf(path+".licence", "is not a word")
+	}
+	if d.Virtual = in.Virtual; d.Virtual {
+		d.Licence = licenceIn(in.Licence)
+	}
 	mode, err := sharing.ParseMode(in.Mode)
 	if err != nil {
 		f.failf(path+".mode", "%v", err)
@@ -222,6 +233,15 @@ func deviceIn(f *firstError, path string, in *deviceText) sharing.Device {
 	}
 	d.Links = linksIn(f, path, in.Links)
 	return d
+}
+
+// licenceIn reads words of later versions as unknown.
+func licenceIn(text string) sharing.Licence {
+	switch l := sharing.Licence(text); l {
+	case sharing.LicenceValid, sharing.LicenceMissing:
+		return l
+	}
+	return sharing.LicenceUnknown
 }
 
 func linksIn(f *firstError, path string, in []linkText) []sharing.Link {

@@ -117,6 +117,8 @@ const (
 	UserSplit = "volcano.sh/vgpu-split"
 	// UserNUMA is NUMASingle: all devices of the pod are of one NUMA node.
 	UserNUMA = "volcano.sh/vgpu-numa"
+	// UserVirtual is VirtualNever or VirtualOnly: whether devices may be vGPUs.
+	UserVirtual = "volcano.sh/vgpu-virtual"
 	// UserMayMove is MayMove or MustStay: whether the pod may be made again elsewhere to make room.
 	// It is also a label of namespaces, for pods that do not say it.
 	UserMayMove = "volcano.sh/vgpu-may-move"
@@ -132,6 +134,12 @@ const (
 
 // NUMASingle is the only value of UserNUMA.
 const NUMASingle = "single"
+
+// VirtualNever and VirtualOnly are the values of UserVirtual.
+const (
+	VirtualNever = "never"
+	VirtualOnly  = "only"
+)
 
 // SplitEven is the only value of UserSplit.
 const SplitEven = "even"

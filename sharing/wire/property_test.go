@@ -28,6 +28,9 @@ func randomInventory(r *rand.Rand) sharing.Inventory {
 			Memory: sharing.Bytes(r.Int64N(1 << 40)), Cores: sharing.Percent(r.IntN(300)), MaxShares: r.IntN(20),
 			Healthy: r.IntN(3) > 0, Mode: pick(r, sharing.Modes()...), NUMA: r.IntN(4) - 1, PCI: pick(r, "", "0000:07:00.0"),
 		}
+		if d.Virtual = r.IntN(3) == 0; d.Virtual {
+			d.Licence = pick(r, sharing.LicenceUnknown, sharing.LicenceValid, sharing.LicenceMissing)
+		}
 		for range r.IntN(3) {
 			d.Links = append(d.Links, sharing.Link{Peer: sharing.DeviceID("GPU-" + strconv.Itoa(r.IntN(9))), Kind: pick(r, "nvlink", "pix"), Count: r.IntN(65)})
 		}

@@ -93,3 +93,46 @@ func TestADeviceSaysOnTheWireHowMuchMemoryIsThere(t *testing.T) {
 		t.Error("less memory than none is read")
 	}
 }
+
+func TestADeviceSaysOnTheWireThatItIsVirtualAndWhetherItIsLicensed(t *testing.T) {
+	for licence, want := range map[sharing.Licence]string{
+		sharing.LicenceUnknown: `"virtual":true,"mode"`, sharing.LicenceValid: `"virtual":true,"licence":"valid"`, sharing.LicenceMissing: `"virtual":true,"licence":"missing"`,
+	} {
+		inv := node1()
+		inv.Devices[0].Virtual, inv.Devices[0].Licence = true, licence
+		text, err := wire.EncodeInventory(inv)
+		if err != nil || !strings.Contains(text, want) {
+			t.Fatalf("written is %s (%v), want %s", text, err, want)
+		}
+		if got, err := wire.DecodeInventory(text); err != nil || !reflect.DeepEqual(got, inv) {
+			t.Errorf("read is %+v (%v)", got, err)
+		}
+	}
+	inv := node1()
+	inv.Devices[0].Licence = sharing.LicenceMissing // of a device that needs none
+	if text, err := wire.EncodeInventory(inv); err != nil || strings.Contains(text, "licence") || strings.Contains(text, "virtual") {
+		t.Errorf("written is %s (%v)", text, err)
+	}
+}
+
+// What a later version says of a licence is no reason to give up the node.
+func TestAnUnknownWordOfALicenceIsReadAsNone(t *testing.T) {
+	const device = `{"version":1,"node":"n","devices":[{"uuid":"GPU-0","index":0,"memory":1,"cores":100,"maxShares":1,"healthy":true,"mode":"mps"`
+	for text, want := range map[string]sharing.Device{
+		`,"virtual":true,"licence":"borrowed"`: {Virtual: true},
+		`,"virtual":true`:                      {Virtual: true},
+		`,"virtual":true,"licence":"missing"`:  {Virtual: true, Licence: sharing.LicenceMissing},
+		`,"licence":"missing"`:                 {},
+		`,"virtual":false`:                     {},
+	} {
+		got, err := wire.DecodeInventory(device + text + "}]}")
+		if err != nil || got.Devices[0].Virtual != want.Virtual || got.Devices[0].Licence != want.Licence {
+			t.Errorf("%s: %+v (%v)", text, got, err)
+		}
+	}
+	for _, wrong := range []string{`,"virtual":1`, `,"licence":true`, `,"licence":"a\nb"`, `,"virtual":null`} {
+		if _, err := wire.DecodeInventory(device + wrong + "}]}"); err == nil {
+			t.Errorf("%s is read", wrong)
+		}
+	}
+}

@@ -68,7 +68,7 @@ func wireKeys(t *testing.T) []string {
 // with each key that exists whether the key matters to it, and takes no list of any of them.
 func TestACaptureKeepsWhateverTheReadersOfPodsAndNodesRead(t *testing.T) {
 	for _, key := range wireKeys(t) {
-		for _, value := range []string{"", "?", "even", "single", "spread", "mig", "GPU-0", "group"} {
+		for _, value := range []string{"", "?", "even", "single", "spread", "mig", "GPU-0", "group", "never"} {
 			pod := askingPod()
 			before := readPod(t, pod)
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)

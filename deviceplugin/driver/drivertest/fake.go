@@ -34,6 +34,7 @@ type Driver struct {
 	released bool
 	watches  []*watch
 	modes    map[sharing.DeviceID]driver.ComputeMode
+	licences map[int]node.Licence
 	// processes are those on each device.
 	processes map[sharing.DeviceID][]driver.Process
 }
@@ -71,6 +72,16 @@ func (d *Driver) Damage(index int, is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.damaged[index] = is
+}
+
+// Licence has a vGPU have a licence; before that its driver says nothing of one.
+func (d *Driver) Licence(index int, l node.Licence) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.licences == nil {
+		d.licences = map[int]node.Licence{}
+	}
+	d.licences[index] = l
 }
 
 // Restore brings a device back.
@@ -209,6 +220,20 @@ func (x *device) Probe() error {
 		return fmt.Errorf("%w: reset it", driver.ErrRepair)
 	}
 	return nil
+}
+
+func (x *device) Licence() (node.Licence, error) {
+	f, err := x.readFacts()
+	if err != nil {
+		return node.Licence{}, err
+	}
+	x.driver.mu.Lock()
+	defer x.driver.mu.Unlock()
+	l, says := x.driver.licences[x.index]
+	if !f.Virtual || !says {
+		return node.Licence{}, driver.ErrUnsupported
+	}
+	return l, nil
 }
 
 func (x *device) Facts() (node.Facts, error) {

@@ -247,8 +247,34 @@ func TestAComputeModeThatMustNotBeSetIsForTheAdministrator(t *testing.T) {
 		h := newHost(t)
 		h.forbid = why
 		var manual *modes.Manual
-		if err := h.fresh().Enter(context.Background(), gpu()); !errors.As(err, &manual) || manual.Device != "GPU-a" {
+		if err := h.fresh().Enter(context.Background(), gpu()); !errors.As(err, &manual) || manual.Device != "GPU-a" || !strings.Contains(manual.Do, "nvidia-smi -i GPU-a -c 3") {
 			t.Errorf("%v is answered with %v", why, err)
 		}
+	}
+}
+
+// Whoever types nvidia-smi in a virtual machine is refused as we were.
+func TestAComputeModeThatAVirtualMachineMustNotSetIsNotForItsAdministrator(t *testing.T) {
+	for _, why := range []error{driver.ErrNoPermission, driver.ErrUnsupported} {
+		h := newHost(t)
+		h.forbid = why
+		guest := gpu()
+		guest.Virtual = true
+		var manual *modes.Manual
+		err := h.fresh().Enter(context.Background(), guest)
+		if !errors.As(err, &manual) || strings.Contains(manual.Do, "nvidia-smi") || !strings.Contains(manual.Do, "hami-core or time-slicing") {
+			t.Errorf("%v is answered with %v", why, err)
+		}
+		if err := h.fresh().Leave(context.Background(), guest); err != nil {
+			t.Errorf("it cannot leave what it never was in: %v", err)
+		}
+	}
+}
+
+func TestAVirtualMachineThatMaySetTheComputeModeHasTheMode(t *testing.T) {
+	h, guest := newHost(t), gpu()
+	guest.Virtual = true
+	if err := h.fresh().Enter(context.Background(), guest); err != nil || h.modes["GPU-a"] != driver.ExclusiveProcess {
+		t.Errorf("mode %d (%v)", h.modes["GPU-a"], err)
 	}
 }

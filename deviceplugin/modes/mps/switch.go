@@ -62,7 +62,7 @@ func (p *Preparer) enterMode(d *sharing.Device) (deviceRecord, error) {
 	}
 	now, err := p.cfg.Hardware.ComputeMode(d.ID)
 	if err != nil {
-		return deviceRecord{}, forAdministrator(d.ID, driver.ExclusiveProcess, fmt.Errorf("read the compute mode of device %s: %w", d.ID, err))
+		return deviceRecord{}, forAdministrator(d, driver.ExclusiveProcess, fmt.Errorf("read the compute mode of device %s: %w", d.ID, err))
 	}
 	if !there {
 		r = deviceRecord{Version: version, Before: now}
@@ -72,7 +72,7 @@ func (p *Preparer) enterMode(d *sharing.Device) (deviceRecord, error) {
 		return deviceRecord{}, err
 	}
 	if now != driver.ExclusiveProcess {
-		if err := p.setComputeMode(d.ID, driver.ExclusiveProcess); err != nil {
+		if err := p.setComputeMode(d, driver.ExclusiveProcess); err != nil {
 			return deviceRecord{}, err
 		}
 	}
@@ -82,23 +82,24 @@ func (p *Preparer) enterMode(d *sharing.Device) (deviceRecord, error) {
 // defaultPercentage is the daemon's default for a device that offers this much compute.
 func defaultPercentage(cores sharing.Percent) int { return int(min(max(cores, 1), 100)) }
 
-func (p *Preparer) setComputeMode(id sharing.DeviceID, mode driver.ComputeMode) error {
-	if err := p.cfg.Hardware.SetComputeMode(id, mode); err != nil {
-		return forAdministrator(id, mode, fmt.Errorf("set the compute mode of device %s to %d: %w", id, mode, err))
+func (p *Preparer) setComputeMode(d *sharing.Device, mode driver.ComputeMode) error {
+	if err := p.cfg.Hardware.SetComputeMode(d.ID, mode); err != nil {
+		return forAdministrator(d, mode, fmt.Errorf("set the compute mode of device %s to %d: %w", d.ID, mode, err))
 	}
 	return nil
 }
 
 // forAdministrator makes a *modes.Manual of an error about compute modes that only
-// an administrator can do something about.
-func forAdministrator(id sharing.DeviceID, mode driver.ComputeMode, err error) error {
+// an administrator can do something about. That of a vGPU is up to the machine's host.
+func forAdministrator(d *sharing.Device, mode driver.ComputeMode, err error) error {
 	if !errors.Is(err, driver.ErrNoPermission) && !errors.Is(err, driver.ErrUnsupported) {
 		return err
 	}
-	return &modes.Manual{
-		Device: id, Why: fmt.Sprintf("its compute mode cannot be set: %v", err),
-		Do: fmt.Sprintf("nvidia-smi -i %s -c %d as root on the node, or give the device another mode", id, mode),
+	do := fmt.Sprintf("nvidia-smi -i %s -c %d as root on the node, or give the device another mode", d.ID, mode)
+	if d.Virtual {
+		do = "it is a vGPU, and nothing on this node changes that: give it mode hami-core or time-slicing in the node configuration"
 	}
+	return &modes.Manual{Device: d.ID, Why: fmt.Sprintf("its compute mode cannot be set: %v", err), Do: do}
 }
 
 // Leave implements modes.Switcher.
@@ -107,7 +108,7 @@ func (p *Preparer) Leave(ctx context.Context, dev sharing.Device) error {
 	if there, err := p.hasEntered(dev.ID); err != nil || !there {
 		return err
 	}
-	if err := p.leaveMode(ctx, dev.ID); err != nil {
+	if err := p.leaveMode(ctx, &dev); err != nil {
 		return fmt.Errorf("device %s leaves mode mps: %w", dev.ID, err)
 	}
 	return nil
@@ -115,7 +116,8 @@ func (p *Preparer) Leave(ctx context.Context, dev sharing.Device) error {
 
 // leaveMode undoes enterMode and ensureDaemon, last things first. The record goes last, so that
 // a failure is tried again.
-func (p *Preparer) leaveMode(ctx context.Context, id sharing.DeviceID) error {
+func (p *Preparer) leaveMode(ctx context.Context, dev *sharing.Device) error {
+	id := dev.ID
 	r, there, err := p.readDeviceRecord(id)
 	if err != nil {
 		return err
@@ -141,7 +143,7 @@ func (p *Preparer) leaveMode(ctx context.Context, id sharing.DeviceID) error {
 		return fmt.Errorf("read the compute mode of device %s: %w", id, err)
 	}
 	if now == driver.ExclusiveProcess && r.Before != now {
-		if err := p.setComputeMode(id, r.Before); err != nil {
+		if err := p.setComputeMode(dev, r.Before); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ func (s *Setting) Enter(ctx context.Context, d sharing.Device) error {
 	if err := s.Files.Write(s.recordPath(d.ID), []byte("time-slice 1 "+s.Slice.String()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("device %s enters mode time-slicing: %w", d.ID, err)
 	}
-	return s.setSlice(ctx, d.ID, s.Slice)
+	return s.setSlice(ctx, &d, s.Slice)
 }
 
 // Leave implements modes.Switcher.
@@ -54,7 +54,7 @@ func (s *Setting) Leave(ctx context.Context, d sharing.Device) error {
 	if there, err := s.Entered(ctx, d); err != nil || !there {
 		return err
 	}
-	if err := s.setSlice(ctx, d.ID, 0); err != nil {
+	if err := s.setSlice(ctx, &d, 0); err != nil {
 		return err
 	}
 	if err := s.Files.Remove(s.recordPath(d.ID)); err != nil {
@@ -64,14 +64,18 @@ func (s *Setting) Leave(ctx context.Context, d sharing.Device) error {
 }
 
 // setSlice sets the slice, and returns a *modes.Manual if the driver refuses.
-func (s *Setting) setSlice(ctx context.Context, id sharing.DeviceID, slice Slice) error {
-	err := s.Tool.SetSlice(ctx, id, slice)
+func (s *Setting) setSlice(ctx context.Context, d *sharing.Device, slice Slice) error {
+	err := s.Tool.SetSlice(ctx, d.ID, slice)
 	if errors.Is(err, ErrRefused) {
-		return &modes.Manual{Device: id, Why: err.Error(), Do: "nvidia-smi compute-policy -i " + string(id) +
-			" --set-timeslice=" + strconv.Itoa(int(slice)) + " as root on the node, or start the device plugin without --time-slice"}
+		do := "nvidia-smi compute-policy -i " + string(d.ID) +
+			" --set-timeslice=" + strconv.Itoa(int(slice)) + " as root on the node, or start the device plugin without --time-slice"
+		if d.Virtual {
+			do = "it is a vGPU, whose slices are its host's: start the device plugin without --time-slice"
+		}
+		return &modes.Manual{Device: d.ID, Why: err.Error(), Do: do}
 	}
 	if err != nil {
-		return fmt.Errorf("set the time slice of device %s to %v: %w", id, slice, err)
+		return fmt.Errorf("set the time slice of device %s to %v: %w", d.ID, slice, err)
 	}
 	return nil
 }

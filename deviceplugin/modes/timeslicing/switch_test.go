@@ -80,6 +80,12 @@ func TestADriverThatRefusesIsForTheAdministrator(t *testing.T) {
 	if !errors.As(err, &manual) || !strings.Contains(err.Error(), "--set-timeslice=3") {
 		t.Errorf("the answer is %v", err)
 	}
+	guest := gpu()
+	guest.Virtual = true
+	err = h.Preparer(-1, false).(modes.Switcher).Enter(context.Background(), guest)
+	if !errors.As(err, &manual) || strings.Contains(manual.Do, "nvidia-smi") || !strings.Contains(manual.Do, "without --time-slice") {
+		t.Errorf("the answer for a vGPU is %v", err)
+	}
 }
 
 func TestSlicesHaveNames(t *testing.T) {

@@ -20,6 +20,7 @@ int ctl_lose(const struct fg_topology *t, char **words);
 int ctl_restore(const struct fg_topology *t, char **words);
 int ctl_recovery(const struct fg_topology *t, char **words);
 int ctl_remap(const struct fg_topology *t, char **words);
+int ctl_licence(const struct fg_topology *t, char **words);
 int ctl_mig(const struct fg_topology *t, char **words);
 int ctl_create(const struct fg_topology *t, char **words);
 int ctl_destroy(const struct fg_topology *t, char **words);

@@ -30,6 +30,7 @@ static const struct command {
 	{"restore", "<index>", "bring it back", 1, 1, ctl_restore},
 	{"recovery", "<index> <action>", "what NVML says is to be done with it: none, reset, reboot, drain-p2p, drain-and-reset", 2, 2, ctl_recovery},
 	{"remap", "<index> none|pending|failed", "what NVML says of the remapping of its rows", 2, 2, ctl_remap},
+	{"licence", "<index> none|ok|<time>", "what NVML says of the licence of a vGPU: <time> is its end in seconds since 1970", 2, 2, ctl_licence},
 	{"mig", "<index> on|off", "ask for MIG mode as an administrator does; Ampere wants a reset then", 2, 2, ctl_mig},
 	{"create", "<index> <profile> [start]", "make an instance by hand, as 1g.10gb", 2, 3, ctl_create},
 	{"destroy", "<index> <gi>", "destroy one by hand", 2, 2, ctl_destroy},
@@ -181,6 +182,22 @@ int ctl_remap(const struct fg_topology *t, char **words)
 {
 	static const char *const states[] = {"none", "pending", "failed", NULL};
 	return set_word(t, words, "remap", states, offsetof(struct fg_device_state, remap));
+}
+
+int ctl_licence(const struct fg_topology *t, char **words)
+{
+	const struct fg_gpu *g = ctl_device(t, words[0]);
+	int64_t licence;
+	if (!g)
+		return 1;
+	if (g->virt != FG_VIRTUAL_VGPU || fg_licence_parse(words[1], &licence))
+		return ctl_fail("bad licence %s: want none, ok or seconds since 1970, of a device with virtual=vgpu", words[1]);
+	fg_lock();
+	fg_state()->device[g->minor].licence = licence;
+	fg_state()->device[g->minor].licence_known = 1;
+	fg_unlock();
+	printf("licence index=%d uuid=%s is=%s\n", g->minor, g->uuid, words[1]);
+	return 0;
 }
 
 int main(int argc, char **argv)

@@ -15,7 +15,6 @@
 ABSENT(nvmlDeviceGetAddressingMode)
 ABSENT(nvmlDeviceGetGpuFabricInfo)
 ABSENT(nvmlDeviceGetGpuFabricInfoV)
-ABSENT(nvmlDeviceGetVirtualizationMode)
 ABSENT(nvmlDeviceGetPersistenceMode)
 ABSENT(nvmlDeviceGetBAR1MemoryInfo)
 ABSENT(nvmlDeviceGetTemperature)

@@ -19,7 +19,7 @@ FG_EXPORT nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, int mode);
 FG_EXPORT nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, int mode)
 {
 	CHECK_DEVICE(device, mode == FG_MODE_DEFAULT || mode == FG_MODE_PROHIBITED || mode == FG_MODE_EXCLUSIVE_PROCESS);
-	if (geteuid() != 0)
+	if (geteuid() != 0 || fg_is_vgpu(&device->gpu))
 		return NO_PERMISSION;
 	return fg_set_compute_mode(fg_dir(), device->gpu.minor, mode) ? NVML_ERROR_UNKNOWN : NVML_SUCCESS;
 }

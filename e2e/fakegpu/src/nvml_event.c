@@ -70,6 +70,8 @@ FG_EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, uns
 FG_EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types)
 {
 	CHECK_DEVICE(device, types);
+	if (fg_is_vgpu(&device->gpu))
+		return NVML_ERROR_NOT_SUPPORTED;
 	*types = NVML_EVENT_XID;
 	return NVML_SUCCESS;
 }
@@ -78,7 +80,7 @@ FG_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned lo
 FG_EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, nvmlEventSet_t set)
 {
 	CHECK_DEVICE(device, set);
-	if (types & ~NVML_EVENT_XID)
+	if (types & ~NVML_EVENT_XID || fg_is_vgpu(&device->gpu))
 		return NVML_ERROR_NOT_SUPPORTED;
 	int minor = device->gpu.minor;
 	nvmlReturn_t r = NVML_SUCCESS;

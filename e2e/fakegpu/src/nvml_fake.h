@@ -80,6 +80,9 @@ nvmlReturn_t fg_mig_handle_by_uuid(const char *uuid, nvmlDevice_t *out);
 nvmlReturn_t fg_gi_lock(nvmlGpuInstance_t handle, struct fg_gi **gi);
 nvmlReturn_t fg_ci_lock(nvmlComputeInstance_t handle, struct fg_gi **gi, struct fg_ci **ci);
 
+/* Whether the device is a vGPU: much of what concerns the card is up to the machine's host then. */
+int fg_is_vgpu(const struct fg_gpu *gpu);
+
 /* Makes the capability nodes of the host, as nvidia-modprobe does; nothing in containers. */
 void fg_nvml_make_nodes(void);
 

@@ -35,7 +35,7 @@ static nvmlReturn_t create(nvmlDevice_t device, unsigned id, int start, unsigned
 {
 	struct fg_profile p;
 	struct fg_gi *gi;
-	nvmlReturn_t r = begin(device, id, &p);
+	nvmlReturn_t r = fg_is_vgpu(&device->gpu) ? FG_NVML_NO_PERMISSION : begin(device, id, &p);
 	if (r != NVML_SUCCESS)
 		return r;
 	r = start >= 0 && size != p.slices ? NVML_ERROR_INVALID_ARGUMENT : fg_gi_create(&device->gpu, &p, start, &gi);
@@ -66,6 +66,8 @@ DECLARE(nvmlGpuInstanceDestroy, nvmlGpuInstance_t handle)
 	if (r != NVML_SUCCESS)
 		return r;
 	fg_unlock();
+	if (fg_is_vgpu(&handle->device->gpu))
+		return FG_NVML_NO_PERMISSION;
 	if ((r = fg_fault(__func__)) != NVML_SUCCESS || (r = fg_nvml_may_configure()) != NVML_SUCCESS ||
 	    (r = fg_gi_lock(handle, &gi)) != NVML_SUCCESS)
 		return r;

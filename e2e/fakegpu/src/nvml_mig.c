@@ -19,7 +19,7 @@ DECLARE(nvmlDeviceGetMigMode, nvmlDevice_t device, unsigned int *current, unsign
 DECLARE(nvmlDeviceSetMigMode, nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activation)
 {
 	CHECK_DEVICE(device, activation && mode <= 1);
-	nvmlReturn_t r = fg_nvml_may_configure();
+	nvmlReturn_t r = fg_is_vgpu(&device->gpu) && device->gpu.mig ? FG_NVML_NO_PERMISSION : fg_nvml_may_configure();
 	if (r != NVML_SUCCESS)
 		return r;
 	fg_lock();

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define MAGIC 0x3155504745414b46ULL /* "FKAEGPU1" */
-#define VERSION 8
+#define VERSION 9
 #define SLOT_LOCK_BASE 4096 /* byte of slot 0's lock; byte 0 is the mutex */
 
 static struct {
@@ -222,6 +222,12 @@ uint64_t fg_used_high(int minor)
 void fg_reset_used_high(int minor)
 {
 	self.map->device[minor].used_high = fg_used(minor);
+}
+
+int64_t fg_licence_of(const struct fg_gpu *gpu)
+{
+	const struct fg_device_state *d = &self.map->device[gpu->minor];
+	return d->licence_known ? d->licence : gpu->licence;
 }
 
 void fg_after_fork(void)

@@ -66,6 +66,8 @@ struct fg_device_state {
 	uint64_t flights; /* rises ever noted in flight_log; number i is at i % FG_FLIGHT_LOG */
 	uint64_t flight_log[FG_FLIGHT_LOG]; /* bytes used and asked for after each rise: see cuda_watch.c */
 	struct fg_mig_state mig;
+	int64_t licence; /* as in struct fg_gpu */
+	uint32_t licence_known, unused; /* 0: the topology's licence still holds */
 };
 
 /* A failure or delay ordered for a function by fakegpuctl; see mig.h. */
@@ -138,6 +140,9 @@ uint64_t fg_used_of(const struct fg_gpu *gpu);
 uint64_t fg_used_high(int minor);
 void fg_reset_used_high(int minor);
 void fg_note_use(int minor);
+
+/* The licence of a vGPU, as fakegpuctl or the topology says it (needs the lock). */
+int64_t fg_licence_of(const struct fg_gpu *gpu);
 
 /* After fork in the child: forget the parent's mapping, descriptor and slot. */
 void fg_after_fork(void);

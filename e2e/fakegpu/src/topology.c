@@ -67,6 +67,29 @@ static int valid_uuid(const char *v)
 	return 1;
 }
 
+int fg_licence_parse(const char *text, int64_t *out)
+{
+	char *end;
+	if (!strcmp(text, "none"))
+		return *out = FG_LICENCE_NONE, 0;
+	if (!strcmp(text, "ok"))
+		return *out = FG_LICENCE_OK, 0;
+	long long at = strtoll(text, &end, 10);
+	if (end == text || *end || at <= 0 || at >= 253402300800LL) /* the year 10000 */
+		return -1;
+	*out = at;
+	return 0;
+}
+
+/* The place of a word among several, or -1. */
+static int find_word(const char *v, const char *const *words, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (!strcmp(v, words[i]))
+			return i;
+	return -1;
+}
+
 static int set_key(struct fg_gpu *g, const char *key, const char *v)
 {
 	char rest;
@@ -86,11 +109,17 @@ static int set_key(struct fg_gpu *g, const char *key, const char *v)
 		return sscanf(v, "%x:%x:%x.0%c", &g->domain, &g->bus, &g->slot, &rest) == 3 ? 0 : -1;
 	if (!strcmp(key, "nvlink"))
 		return strlen(v) < sizeof g->nvlink ? (strcpy(g->nvlink, v), 0) : -1;
+	if (!strcmp(key, "licence"))
+		return fg_licence_parse(v, &g->licence);
 	if (!strcmp(key, "mig")) {
 		static const char *const words[] = {"none", "capable", "enabled"};
-		for (int i = 0; i < 3; i++)
-			if (!strcmp(v, words[i]))
-				return g->mig = (enum fg_mig)i, 0;
+		int i = find_word(v, words, 3);
+		return i < 0 ? -1 : (g->mig = (enum fg_mig)i, 0);
+	}
+	if (!strcmp(key, "virtual")) {
+		static const char *const words[] = {"none", "passthrough", "vgpu"};
+		int i = find_word(v, words, 3);
+		return i < 0 ? -1 : (g->virt = FG_VIRTUAL_NONE + (enum fg_virtual)i, 0);
 	}
 	return -1;
 }
@@ -136,6 +165,10 @@ static int parse_gpu(char *line, struct fg_topology *t, char *why, size_t size)
 		return snprintf(why, size, "want key=value, got %.64s", line), -1;
 	if (!*g->model || !g->memory)
 		return snprintf(why, size, "gpu needs model= and memory="), -1;
+	if (g->virt == FG_VIRTUAL_VGPU && g->mig == FG_MIG_CAPABLE)
+		return snprintf(why, size, "a vGPU is cut on its host: want mig=none or mig=enabled"), -1;
+	if (g->virt != FG_VIRTUAL_VGPU && g->licence)
+		return snprintf(why, size, "licence= is of virtual=vgpu"), -1;
 	if (g->bus == 0xffffffff)
 		g->bus = (unsigned)t->count + 1;
 	if (!*g->uuid)

@@ -13,6 +13,13 @@
 
 enum fg_mig { FG_MIG_NONE, FG_MIG_CAPABLE, FG_MIG_ENABLED };
 
+/* NVML's virtualization modes, after the one of a driver that does not know the question. */
+enum fg_virtual { FG_VIRTUAL_UNSAID, FG_VIRTUAL_NONE, FG_VIRTUAL_PASSTHROUGH, FG_VIRTUAL_VGPU };
+
+/* A licence of a vGPU: one of these, or when it ends in seconds since 1970. */
+#define FG_LICENCE_NONE (-1)
+#define FG_LICENCE_OK 0 /* for ever */
+
 struct fg_gpu {
 	int minor;  /* its line in the file, from 0; also the N of /dev/nvidiaN */
 	char model[96];
@@ -22,6 +29,8 @@ struct fg_gpu {
 	int numa; /* -1 when not given */
 	int sms;
 	enum fg_mig mig;
+	enum fg_virtual virt;
+	int64_t licence;
 	unsigned domain, bus, slot;
 	char nvlink[16]; /* devices of one non-empty group are linked to each other */
 	/* Of a partition that stands for a device (mig.h), else 0 and empty. */
@@ -47,6 +56,9 @@ int fg_topology_read(const char *dir, struct fg_topology *out, char *error, size
 
 /* Parses text; name stands for the file in messages. Same result as above. */
 int fg_topology_parse(const char *name, char *text, struct fg_topology *out, char *error, size_t size);
+
+/* Reads none, ok or seconds since 1970. 0, or -1 when it is neither. */
+int fg_licence_parse(const char *text, int64_t *out);
 
 /* A stable UUID made of a seed: prefix is "GPU-" or "MIG-"; out has 48 bytes. */
 void fg_uuid(char *out, const char *prefix, const char *seed);

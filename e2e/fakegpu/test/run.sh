@@ -75,6 +75,7 @@ sed -i '$d' "$work/topology"
 check "without device nodes there is no device" 'CUDA_ERROR_NO_DEVICE' "$client" info
 
 . "$here/test/mig.sh"
+. "$here/test/virtual.sh"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -138,7 +138,7 @@ func withoutIdentity(inv *sharing.Inventory) sharing.Inventory {
 	}
 	for i := range alike.Devices {
 		d := &alike.Devices[i]
-		d.ID, d.PCI, d.Links = names[d.ID], "", slices.Clone(d.Links)
+		d.ID, d.PCI, d.Links, d.Licence = names[d.ID], "", slices.Clone(d.Links), sharing.LicenceUnknown
 		for k := range d.Links {
 			if name, known := names[d.Links[k].Peer]; known {
 				d.Links[k].Peer = name

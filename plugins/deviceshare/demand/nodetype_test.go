@@ -166,3 +166,22 @@ func TestATypeSaysNothingOfVolcanosOwnAnnotation(t *testing.T) {
 		t.Error("the type has the annotation of Volcano's own scheduler, which is in a unit of its own")
 	}
 }
+
+// A licence comes and goes; that a device is virtual stays.
+func TestALicenceIsNoPartOfAType(t *testing.T) {
+	guests := func(node string, l sharing.Licence) sharing.Inventory {
+		inv := cards(node, 2)
+		for i := range inv.Devices {
+			inv.Devices[i].Virtual, inv.Devices[i].Licence = true, l
+		}
+		return inv
+	}
+	texts := Learn(nil, []Seen{seen(t, "guest", guests("a", sharing.LicenceMissing))}, instance, settings()).Write
+	k := Learn(texts, []Seen{seen(t, "guest", guests("b", sharing.LicenceValid))}, instance, settings())
+	if len(k.Write) > 0 || len(k.Problems) > 0 || !k.Types[0].Inventory.Devices[1].Virtual {
+		t.Errorf("writes %v, problems %q, type %+v", k.Write, k.Problems, k.Types[0].Inventory)
+	}
+	if k := Learn(texts, []Seen{seen(t, "guest", cards("c", 2))}, instance, settings()); len(k.Write) != 1 {
+		t.Errorf("devices of the machine itself are as virtual ones: %v", k.Write)
+	}
+}
