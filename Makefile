@@ -44,12 +44,14 @@ build: ## build the programs and the library into .sandbox/bin and hami-core/bui
 	@for p in $(PRODUCTS); do echo "building $$p"; $(GO) build $(LAZY) -o $(BIN)/$$p ./cmd/$$p || exit 1; done
 	@$(MAKE) --no-print-directory -C hami-core
 
-images: ## build the images of the product as OCI layouts into .sandbox/images, without Docker; ARCH=amd64,arm64
-	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images build --arch $(ARCH)
+images: ## build the images of the product as OCI layouts into .sandbox/images, without Docker; ARCH=amd64,arm64 FIPS=v1.0.0
+	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images build --arch $(ARCH) --fips "$(FIPS)"
 
-release: ## write images, kubectl plugin, chart, plain manifest, list of contents and checksums of one version into dist; VERSION=v0.2.0
+# A SIGN_KEY that was given and is empty is an error, not a release without a signature.
+release: ## write images, kubectl plugin, chart, plain manifest, list of contents and checksums of one version into dist; VERSION=v0.2.0 SIGN_KEY=PATH FIPS=v1.0.0
 	@[ -n "$(VERSION)" ] || { echo "which version? make release VERSION=v0.2.0"; exit 2; }
-	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images release --version $(VERSION) --arch $(ARCH) --downloads "$(DOWNLOADS)"
+	@$(GO) -C manifests/images build -o $(BIN)/images . && $(BIN)/images release --version $(VERSION) --arch $(ARCH) --downloads "$(DOWNLOADS)" \
+	  --fips "$(FIPS)" $(if $(filter-out undefined,$(origin SIGN_KEY)),--sign-key "$(SIGN_KEY)")
 
 demo: ## run the main job on a real cluster on this machine and show what happened
 	@$(GO) run $(LAZY) ./e2e/cmd/sandbox demo
@@ -113,7 +115,7 @@ gpu: ## run the GPU suite on a machine with an NVIDIA GPU, 9 minutes; GPUFLAGS='
 	@[ -x .sandbox/gpu/gpu ] || { echo "no .sandbox/gpu/gpu: run 'make gpu-build' where Go and gcc are, and bring .sandbox/gpu here"; exit 2; }
 	.sandbox/gpu/gpu -dir .sandbox/gpu $(GPUFLAGS)
 
-gpu-dry: ## run the GPU suite's logic on the fake driver, half a minute; its figures mean nothing
+gpu-dry: ## run the GPU suite's logic on the fake driver, a minute; its figures mean nothing
 	@for d in hami-core e2e/fakegpu e2e/laboratory/gpu/load; do $(MAKE) --no-print-directory -C $$d || exit 1; done
 	$(GO) run ./e2e/laboratory/gpu -fake $(GPUFLAGS)
 

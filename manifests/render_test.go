@@ -109,6 +109,7 @@ func ownVariants() map[string]variant {
 		"image.registry":   {value: "registry.example.com/"},
 		"image.tag":        {value: "v9"},
 		"image.pullPolicy": {value: "Always"}, "image.pullSecrets": {value: []any{"a", "b"}},
+		"fips":          {value: "only"},
 		"schedulerName": {value: "other"}, "configNamespace": {value: "volcano-system"}, "createConfig": {value: false, count: -2},
 		"deviceConfig": {value: "nvidia:\n  deviceSplitCount: 4\n"}, "nodeConfig": {value: `{"nodeconfig":[{"name":"a"}]}`},
 		"unaskedDevices.policy": {value: "deny", count: 3}, "unaskedDevices.exemptNamespaces": {value: []any{"monitoring"}},

@@ -64,6 +64,7 @@ func TestAWrongValueIsRefusedWithItsPath(t *testing.T) {
 		"a digest of all images":          {"image.digest", "sha256:0a", "at '/image': additional properties 'digest' not allowed"},
 		"a repository with its tag":       {"webhook.image.repository", "mirror/webhook:v1", "at '/webhook/image/repository': 'mirror/webhook:v1' does not match"},
 		"an annotation of no text":        {"devicePlugin.serviceAccount.annotations", map[string]any{"a": 1}, "at '/devicePlugin/serviceAccount/annotations/a': got number, want string"},
+		"a FIPS that there is not":        {"fips", "strict", "at '/fips': value must be one of 'off', 'on', 'only'"},
 		"a time that is none":             {"monitoring.podMonitor.interval", "often", "at '/monitoring/podMonitor/interval': 'often' does not match"},
 	} {
 		t.Run(name, func(t *testing.T) {

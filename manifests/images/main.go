@@ -40,7 +40,7 @@ func main() {
 
 // options are the flags of what builds the product.
 type options struct {
-	repo, out, arch, version string
+	repo, out, arch, version, fips string
 }
 
 func (o *options) addFlags(c *cobra.Command, out string) {
@@ -48,6 +48,7 @@ func (o *options) addFlags(c *cobra.Command, out string) {
 	c.Flags().StringVar(&o.out, "out", out, "directory for what is built, below the root unless absolute")
 	c.Flags().StringVar(&o.arch, "arch", "amd64,arm64", "architectures; after the first, those that this machine has no C compiler or Debian packages for are left out")
 	c.Flags().StringVar(&o.version, "version", "v0.1.0", "tag of the images, as the chart names it")
+	c.Flags().StringVar(&o.fips, "fips", "", "build the images again with this version of Go's FIPS 140-3 module, such as v1.0.0; their tags end in -fips")
 }
 
 // newBuilder makes the builder of the working copy that the flags name.
@@ -56,6 +57,11 @@ func (o *options) newBuilder(ctx context.Context) (product.Builder, error) {
 	if err != nil {
 		return product.Builder{}, fmt.Errorf("--arch: %w", err)
 	}
+	if o.fips != "" {
+		if err := product.CheckFIPS(o.fips); err != nil {
+			return product.Builder{}, fmt.Errorf("--fips: %w", err)
+		}
+	}
 	repo, err := filepath.Abs(o.repo)
 	if err != nil {
 		return product.Builder{}, fmt.Errorf("--repo: %w", err)
@@ -63,7 +69,7 @@ func (o *options) newBuilder(ctx context.Context) (product.Builder, error) {
 	if !filepath.IsAbs(o.out) {
 		o.out = filepath.Join(repo, o.out)
 	}
-	return product.Builder{Repo: repo, Work: filepath.Join(repo, ".sandbox/images/work"), Platforms: platforms, Version: o.version,
+	return product.Builder{Repo: repo, Work: filepath.Join(repo, ".sandbox/images/work"), Platforms: platforms, Version: o.version, FIPS: o.fips,
 		Revision: gitRevision(ctx, repo), Progress: func(line string) { fmt.Println(line) }}, nil
 }
 
@@ -106,7 +112,8 @@ func newBuild() *cobra.Command {
 
 func newRelease() *cobra.Command {
 	var o options
-	var downloads string
+	var r release.Options
+	var key string
 	c := &cobra.Command{
 		Use: "release", Short: "Write images, the plugin of kubectl, chart, plain manifest, list of contents and checksums of one version", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -114,12 +121,18 @@ func newRelease() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			created, err := commitTime(c.Context(), b.Repo)
-			if err != nil {
+			// An empty path is a mistake too, such as a variable that is not set: it must not
+			// leave the release unsigned.
+			if c.Flags().Changed("sign-key") {
+				if r.Seal, err = newSeal(c.Context(), b.Repo, key); err != nil {
+					return fmt.Errorf("--sign-key: %w", err)
+				}
+			}
+			if r.Created, err = commitTime(c.Context(), b.Repo); err != nil {
 				return err
 			}
 			b.IsRelease = true
-			names, err := release.Make(c.Context(), b, o.out, downloads, created)
+			names, err := release.Make(c.Context(), b, o.out, r)
 			for _, name := range names {
 				fmt.Println(filepath.Join(o.out, name))
 			}
@@ -127,9 +140,43 @@ func newRelease() *cobra.Command {
 		},
 	}
 	o.addFlags(c, "dist")
-	c.Flags().StringVar(&downloads, "downloads", "", "address below which people will find the files, for the manifest of kubectl's plugin manager krew")
+	c.Flags().StringVar(&key, "sign-key", "", "private key, ECDSA P-256 or Ed25519 in PEM, that signs the checksums and a provenance")
+	c.Flags().StringVar(&r.Downloads, "downloads", "", "address below which people will find the files, for the manifest of kubectl's plugin manager krew")
 	_ = c.MarkFlagRequired("version")
 	return c
+}
+
+// newSeal reads the key that signs a release, and the state of the working copy, for which it
+// vouches.
+func newSeal(ctx context.Context, repo, key string) (*release.Seal, error) {
+	k, err := release.ReadKey(key)
+	if err != nil {
+		return nil, err
+	}
+	commit, err := runGit(ctx, repo, "rev-parse", "HEAD")
+	if err != nil {
+		return nil, fmt.Errorf("read the commit for the provenance: %w", err)
+	}
+	// A file that git does not know is compiled like any other.
+	changes, err := runGit(ctx, repo, "status", "--porcelain", "--untracked-files=normal")
+	if err != nil {
+		return nil, fmt.Errorf("read the changes for the provenance: %w", err)
+	}
+	return &release.Seal{Key: k, Source: release.Source{Commit: commit, IsDirty: changes != ""}}, nil
+}
+
+func runGit(ctx context.Context, repo string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = repo
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("git %s in %s: %w", strings.Join(args, " "), repo, err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // commitTime is the time of a release: that of SOURCE_DATE_EPOCH (reproducible-builds.org), else

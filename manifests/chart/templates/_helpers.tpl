@@ -68,7 +68,32 @@ annotations:
 {{- $common := (index . 0).Values.image -}}
 {{- $own := (index . 1).image | default dict -}}
 {{- $common.registry }}{{ $own.repository | default (printf "deviceshare/%s" (index . 2)) -}}
-{{- if $own.digest }}@{{ $own.digest }}{{ else }}:{{ $own.tag | default $common.tag }}{{ end -}}
+{{- if $own.digest }}@{{ $own.digest }}{{ else }}:{{ $own.tag | default $common.tag }}{{ ne (include "deviceshare.fips" (index . 0)) "off" | ternary "-fips" "" }}{{ end -}}
+{{- end -}}
+
+{{- /* The value fips: off, on or only. Without quotes YAML reads off and on as booleans. Takes the chart's root. */ -}}
+{{- define "deviceshare.fips" -}}
+{{- $fips := .Values.fips | default "off" -}}
+{{- kindIs "bool" $fips | ternary "on" $fips -}}
+{{- end -}}
+
+{{- /* The last variables of a container: those that the values add, and GODEBUG, by which Go's cryptography is
+       FIPS 140-3. Two of a name are a mistake for server-side apply. Takes the chart's root and the list of the
+       values. */ -}}
+{{- define "deviceshare.env" -}}
+{{- $fips := include "deviceshare.fips" (index . 0) -}}
+{{- $env := index . 1 | default list -}}
+{{- if ne $fips "off" -}}
+{{- range $env -}}
+{{- if eq .name "GODEBUG" -}}
+{{- fail "fips: extraEnv sets GODEBUG, as fips does; one of them must go" -}}
+{{- end -}}
+{{- end -}}
+{{- $env = append $env (dict "name" "GODEBUG" "value" (printf "fips140=%s" $fips)) -}}
+{{- end -}}
+{{- with $env }}
+{{- toYaml . }}
+{{- end -}}
 {{- end -}}
 
 {{- /* The annotations by which a Prometheus without an operator finds the metrics. Takes the port. */ -}}
@@ -196,6 +221,10 @@ template:
           {{- if ne .Values.unaskedDevices.policy "allow" }}
           - --unasked
           {{- end }}
+        {{- with include "deviceshare.env" (list . list) }}
+        env:
+          {{- . | nindent 10 }}
+        {{- end }}
         securityContext:
           {{- include "deviceshare.restricted" . | nindent 10 }}
         resources:

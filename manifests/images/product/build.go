@@ -3,6 +3,7 @@
 package product
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -23,6 +24,9 @@ type Builder struct {
 	Platforms []Platform
 	Version   string // tag of the images; what the programs answer to --version
 	Revision  string // commit of the working copy
+	// FIPS is the version of Go's FIPS 140-3 module with which all images are built a second time.
+	// Empty builds them once.
+	FIPS string
 	// IsRelease makes the base of Debian packages anew, with what Debian corrected since, and
 	// leaves no platform out.
 	IsRelease bool
@@ -30,7 +34,7 @@ type Builder struct {
 }
 
 // Build compiles the products for every platform and returns the images' descriptions by the
-// product's name. A platform after the first for which this machine finds no C compiler or no
+// product's ID. A platform after the first for which this machine finds no C compiler or no
 // Debian packages is left out with a line that says so.
 func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 	specs := map[string][]image.Spec{}
@@ -46,22 +50,35 @@ func (b Builder) Build(ctx context.Context) (map[string][]image.Spec, error) {
 		if err := b.buildFor(ctx, p, cc); err != nil {
 			return nil, err
 		}
-		for _, product := range Products() {
+		for _, product := range b.listProducts() {
 			s, err := product.imageSpec(p.Arch, b.archDir(p.Arch), b.Version, b.Revision)
 			if err != nil {
 				return nil, err
 			}
-			specs[product.Name] = append(specs[product.Name], s)
+			specs[product.ID()] = append(specs[product.ID()], s)
 		}
 	}
 	return specs, nil
+}
+
+// listProducts returns the images that are built.
+func (b Builder) listProducts() []Product {
+	all := Products()
+	if b.FIPS == "" {
+		return all
+	}
+	for _, p := range Products() {
+		p.FIPS = b.FIPS
+		all = append(all, p)
+	}
+	return all
 }
 
 func (b Builder) archDir(arch string) string { return filepath.Join(b.Work, arch) }
 
 // ProgramFile is the program of a product for one architecture, once it is built.
 func (b Builder) ProgramFile(arch string, p Product) string {
-	return b.programPath(arch, p.Program())
+	return b.programPath(arch, p.FIPS, p.Program())
 }
 
 // BaseDir holds the files of Debian packages for one architecture, once they were fetched.
@@ -75,22 +92,50 @@ func (b Builder) fetchInputs(ctx context.Context, p Platform) (cc string, err er
 	return cc, b.buildBase(ctx, p)
 }
 
+// target is what Go programs are compiled for.
+type target struct {
+	Platform
+	cc   string // C compiler; empty where no program holds C
+	fips string // as Product.FIPS
+}
+
+// listVariables returns the environment of go build. A GOFIPS140 of the caller does not count.
+func (t target) listVariables(cgo string) []string {
+	return []string{"CGO_ENABLED=" + cgo, "GOOS=linux", "GOARCH=" + t.Arch, "CC=" + t.cc, "GOFIPS140=" + cmp.Or(t.fips, "off")}
+}
+
+// formatProgress returns a line of progress about a program.
+func (t target) formatProgress(program string) string {
+	line := "building " + program + " for " + t.Arch
+	if t.fips != "" {
+		line += " with FIPS 140-3 module " + t.fips
+	}
+	return line
+}
+
 func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
 	b.Progress("building libvgpu.so for " + p.Arch)
 	if err := b.buildLibrary(ctx, p, cc); err != nil {
 		return err
 	}
-	b.Progress("building " + hook + " for " + p.Arch)
-	if err := b.buildHook(ctx, p, cc); err != nil {
+	if err := b.buildPrograms(ctx, target{Platform: p, cc: cc}); err != nil || b.FIPS == "" {
 		return err
 	}
-	b.Progress("building " + ownHook + " for " + p.Arch)
-	if err := b.buildProgram(ctx, p, cc, ownHook, false); err != nil {
+	return b.buildPrograms(ctx, target{Platform: p, cc: cc, fips: b.FIPS})
+}
+
+func (b Builder) buildPrograms(ctx context.Context, t target) error {
+	b.Progress(t.formatProgress(hook))
+	if err := b.buildHook(ctx, t); err != nil {
+		return err
+	}
+	b.Progress(t.formatProgress(ownHook))
+	if err := b.buildProgram(ctx, t, ownHook, false); err != nil {
 		return err
 	}
 	for _, product := range Products() {
-		b.Progress("building " + product.Program() + " for " + p.Arch)
-		if err := b.buildProgram(ctx, p, cc, product.Program(), product.isDynamic); err != nil {
+		b.Progress(t.formatProgress(product.Program()))
+		if err := b.buildProgram(ctx, t, product.Program(), product.isDynamic); err != nil {
 			return err
 		}
 	}
@@ -99,15 +144,14 @@ func (b Builder) buildFor(ctx context.Context, p Platform, cc string) error {
 
 // buildProgram compiles a command of ours so that neither the place nor the time of the build is in
 // it.
-func (b Builder) buildProgram(ctx context.Context, p Platform, cc, name string, isDynamic bool) error {
-	ldflags, cgo := "-s -w -X main.version="+b.Version, "0"
+func (b Builder) buildProgram(ctx context.Context, t target, name string, isDynamic bool) error {
+	ldflags, cgo := "-s -w -X main.version="+b.Version+formatSuffix(t.fips), "0"
 	if isDynamic {
 		// go-nvml resolves the driver's symbols when they are called: they stay unbound until then.
 		ldflags, cgo = ldflags+" -extldflags=-Wl,-z,lazy", "1"
 	}
-	env := []string{"CGO_ENABLED=" + cgo, "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
-	return runCommand(ctx, b.Repo, env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo", "-ldflags="+ldflags,
-		"-o", b.programPath(p.Arch, name), "./cmd/"+name)
+	return runCommand(ctx, b.Repo, t.listVariables(cgo), "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo", "-ldflags="+ldflags,
+		"-o", b.programPath(t.Arch, t.fips, name), "./cmd/"+name)
 }
 
 // Plugins are the commands that kubectl finds by their names. The first calls the others.
@@ -118,8 +162,9 @@ func Plugins() []string { return []string{"kubectl-deviceshare", "kubectl-device
 func (b Builder) BuildPlugins(ctx context.Context) error {
 	for _, p := range b.Platforms {
 		for _, name := range Plugins() {
-			b.Progress("building " + name + " for " + p.Arch)
-			if err := b.buildProgram(ctx, p, "", name, false); err != nil {
+			t := target{Platform: p}
+			b.Progress(t.formatProgress(name))
+			if err := b.buildProgram(ctx, t, name, false); err != nil {
 				return err
 			}
 		}
@@ -128,23 +173,25 @@ func (b Builder) BuildPlugins(ctx context.Context) error {
 }
 
 // PluginFile is a plugin for one architecture, once it is built.
-func (b Builder) PluginFile(arch, name string) string { return b.programPath(arch, name) }
+func (b Builder) PluginFile(arch, name string) string { return b.programPath(arch, "", name) }
 
-func (b Builder) programPath(arch, name string) string {
-	return filepath.Join(b.archDir(arch), "bin", name)
+func (b Builder) programPath(arch, fips, name string) string {
+	return filepath.Join(b.archDir(arch), programDir(fips), name)
 }
 
-// HookFiles are the hooks for one architecture, once they are built.
-func (b Builder) HookFiles(arch string) []string {
-	return []string{b.programPath(arch, hook), b.programPath(arch, ownHook)}
+// programDir is where Go programs are built, below the directory of an architecture.
+func programDir(fips string) string { return "bin" + formatSuffix(fips) }
+
+// HookFiles are the hooks in a product's image for one architecture, once they are built.
+func (b Builder) HookFiles(arch string, p Product) []string {
+	return []string{b.programPath(arch, p.FIPS, hook), b.programPath(arch, p.FIPS, ownHook)}
 }
 
 // buildHook compiles NVIDIA's hook, of the version that this module names. The host runs it, which
 // may have any C library or none, so its own is in it.
-func (b Builder) buildHook(ctx context.Context, p Platform, cc string) error {
-	env := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + p.Arch, "CC=" + cc}
-	return runCommand(ctx, filepath.Join(b.Repo, "manifests/images"), env, "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo",
-		"-ldflags=-s -w -extldflags=-static", "-o", b.programPath(p.Arch, hook), "github.com/NVIDIA/nvidia-container-toolkit/cmd/"+hook)
+func (b Builder) buildHook(ctx context.Context, t target) error {
+	return runCommand(ctx, filepath.Join(b.Repo, "manifests/images"), t.listVariables("1"), "go", "build", "-trimpath", "-buildvcs=false", "-tags=netgo,osusergo",
+		"-ldflags=-s -w -extldflags=-static", "-o", b.programPath(t.Arch, t.fips, hook), "github.com/NVIDIA/nvidia-container-toolkit/cmd/"+hook)
 }
 
 // buildLibrary compiles libvgpu.so and the same under the names of the driver's libraries.

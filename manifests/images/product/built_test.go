@@ -40,16 +40,18 @@ func TestBuiltImages(t *testing.T) {
 	}
 	b := Builder{Repo: repo, Work: filepath.Join(repo, ".sandbox/images/work"), Platforms: platforms, Version: "v0.1.0", Revision: "test",
 		Progress: func(line string) { t.Log(line) }}
+	if !testing.Short() {
+		b.FIPS = "v1.0.0"
+	}
 	written, err := b.WriteLayouts(context.Background(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range written {
 		t.Log(w)
-		name := w.Product.Name
-		t.Run(name+" is small", func(t *testing.T) { requireSmall(t, name, w.Sizes) })
+		t.Run(w.Product.ID()+" is small", func(t *testing.T) { requireSmall(t, w.Product.Name, w.Sizes) })
 		for arch, img := range images(t, w) {
-			t.Run(name+" for "+arch, func(t *testing.T) { inspect(t, name, arch, img) })
+			t.Run(w.Product.ID()+" for "+arch, func(t *testing.T) { inspect(t, w.Product, arch, img) })
 		}
 	}
 	if !testing.Short() {
@@ -94,18 +96,23 @@ func images(t *testing.T, w Written) map[string]v1.Image {
 }
 
 // inspect looks at one image: its files, and whether its program starts among them.
-func inspect(t *testing.T, name, arch string, img v1.Image) {
+func inspect(t *testing.T, p Product, arch string, img v1.Image) {
 	root := unpack(t, img)
 	requireComplete(t, root, arch)
-	if entries, err := os.ReadDir(root); name != "device-plugin" && (err != nil || len(entries) != 1) {
+	for place, file := range p.listOwnFiles() {
+		if filepath.Base(filepath.Dir(file)) == programDir(p.FIPS) {
+			requireModule(t, filepath.Join(root, place), p.FIPS)
+		}
+	}
+	if entries, err := os.ReadDir(root); !p.HasBase() && (err != nil || len(entries) != 1) {
 		t.Errorf("the image holds %v (%v), want its program only", entries, err)
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
-	requireStarts(t, root, arch, config.Config.Entrypoint[0])
-	if name == "device-plugin" {
+	requireStarts(t, root, arch, p, config.Config.Entrypoint[0])
+	if p.HasBase() {
 		requireNoOtherProgram(t, root)
 		requireLooksForLibraries(t, root, arch)
 		requireStartsDaemons(t, root, arch)

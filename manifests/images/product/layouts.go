@@ -42,15 +42,15 @@ func (w Written) String() string {
 }
 
 // WriteLayouts builds the images and writes each as an OCI image layout into a directory of its
-// name below dir. One that was written there of the same files is left as it is.
+// ID below dir. One that was written there of the same files is left as it is.
 func (b Builder) WriteLayouts(ctx context.Context, dir string) ([]Written, error) {
 	specs, err := b.Build(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var written []Written
-	for _, p := range Products() {
-		w, err := writeLayouts(p, filepath.Join(dir, p.Name), specs[p.Name])
+	for _, p := range b.listProducts() {
+		w, err := writeLayouts(p, filepath.Join(dir, p.ID()), specs[p.ID()])
 		if err != nil {
 			return written, err
 		}

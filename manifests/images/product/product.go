@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 
 	"github.com/distribution/reference"
 
@@ -26,6 +27,9 @@ type Product struct {
 	// isDynamic programs load libraries: NVIDIA's is opened when they run. The others are alone in
 	// their images.
 	isDynamic bool
+	// FIPS is the version of Go's FIPS 140-3 module that the programs use, such as v1.0.0. Empty
+	// takes the toolchain's own cryptography, which nobody validates.
+	FIPS string
 }
 
 // nonroot is the user of the chart's pods for programs that need no rights on their node.
@@ -44,6 +48,31 @@ func Products() []Product {
 // Program is the name of the product's command.
 func (p Product) Program() string { return "deviceshare-" + p.Name }
 
+// ID tells the images of a release apart.
+func (p Product) ID() string { return p.Name + formatSuffix(p.FIPS) }
+
+// Tag is the tag of the image in a release of a version.
+func (p Product) Tag(version string) string { return version + formatSuffix(p.FIPS) }
+
+// formatSuffix ends the names of what is built with a FIPS 140-3 module. The chart knows it too.
+func formatSuffix(fips string) string {
+	if fips == "" {
+		return ""
+	}
+	return "-fips"
+}
+
+var fipsForm = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
+
+// CheckFIPS returns an error if a text is no version of Go's FIPS 140-3 module. GOFIPS140 also
+// takes names, such as latest, whose meaning changes with the toolchain.
+func CheckFIPS(version string) error {
+	if !fipsForm.MatchString(version) {
+		return fmt.Errorf("version %q of Go's FIPS 140-3 module: want one such as v1.0.0", version)
+	}
+	return nil
+}
+
 // HasBase reports whether the image has files of Debian packages.
 func (p Product) HasBase() bool { return p.isDynamic }
 
@@ -53,7 +82,7 @@ func (p Product) formatImageName(version string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("name the image of the %s: %w", p.Name, err)
 	}
-	tagged, err := reference.WithTag(named, version)
+	tagged, err := reference.WithTag(named, p.Tag(version))
 	if err != nil {
 		return "", fmt.Errorf("name the image of the %s: version %q: %w", p.Name, version, err)
 	}
@@ -67,7 +96,7 @@ func (p Product) Labels(version, revision string) map[string]string {
 		prefix + "title":       p.Program(),
 		prefix + "description": p.Description,
 		prefix + "licenses":    "Apache-2.0",
-		prefix + "version":     version,
+		prefix + "version":     p.Tag(version),
 		prefix + "revision":    revision,
 	}
 }
@@ -91,13 +120,14 @@ const ownHook = "deviceshare-hook"
 // listOwnFiles lists the files of the image that are compiled for it: place in the image to file
 // below the directory with what was built for one architecture.
 func (p Product) listOwnFiles() map[string]string {
-	files := map[string]string{p.Place[1:]: filepath.Join("bin", p.Program())}
+	bin := programDir(p.FIPS)
+	files := map[string]string{p.Place[1:]: filepath.Join(bin, p.Program())}
 	if p.isDynamic {
 		for file, place := range libraries {
 			files[place] = filepath.Join("hami-core", file)
 		}
 		for _, name := range []string{hook, ownHook} {
-			files["opt/deviceshare/"+name] = filepath.Join("bin", name)
+			files["opt/deviceshare/"+name] = filepath.Join(bin, name)
 		}
 	}
 	return files

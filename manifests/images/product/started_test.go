@@ -88,10 +88,14 @@ func inRoot(root string, args ...string) *exec.Cmd {
 	return exec.Command("unshare", slices.Concat([]string{"--mount", "sh", "-c", enter, root}, args)...)
 }
 
-func requireStarts(t *testing.T, root, arch, program string) {
+func requireStarts(t *testing.T, root, arch string, p Product, program string) {
 	t.Run("starts", func(t *testing.T) {
-		out, err := inside(t, root, arch, program, "--version").CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "v0.1.0") {
+		cmd := inside(t, root, arch, program, "--version")
+		if p.FIPS != "" {
+			cmd.Env = append(os.Environ(), "GODEBUG=fips140=only")
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), p.Tag("v0.1.0")) {
 			t.Errorf("%s --version: %v\n%s", program, err, out)
 		}
 	})

@@ -37,8 +37,8 @@ func spdxDocument(b product.Builder, written []product.Written, created time.Tim
 		CreationInfo: &spdx.CreationInfo{Created: created.UTC().Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "deviceshare-make-release"}}},
 	}
 	for _, w := range written {
-		id := elementID("Image", w.Product.Name)
-		inv.packages[id] = &spdx.Package{PackageName: w.Name, PackageSPDXIdentifier: id, PackageVersion: b.Version, PrimaryPackagePurpose: "CONTAINER",
+		id := elementID("Image", w.Product.ID())
+		inv.packages[id] = &spdx.Package{PackageName: w.Name, PackageSPDXIdentifier: id, PackageVersion: w.Product.Tag(b.Version), PrimaryPackagePurpose: "CONTAINER",
 			PackageChecksums:        []common.Checksum{{Algorithm: common.SHA256, Value: w.Digest.Hex}},
 			PackageDownloadLocation: "NOASSERTION",
 			PackageLicenseConcluded: "NOASSERTION",
@@ -53,7 +53,7 @@ func spdxDocument(b product.Builder, written []product.Written, created time.Tim
 			if !w.Product.HasBase() {
 				continue
 			}
-			for _, hook := range b.HookFiles(arch) {
+			for _, hook := range b.HookFiles(arch, w.Product) {
 				if err := inv.addProgram(id, hook); err != nil {
 					return nil, err
 				}

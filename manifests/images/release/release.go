@@ -2,7 +2,7 @@
 
 // Package release writes all that belongs to a release of one version: the images, the plugin of
 // kubectl, the chart, the plain manifest, what the images are made of, and the checksums of these
-// files.
+// files; with a key also their signature and where they come from.
 package release
 
 import (
@@ -30,10 +30,19 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// Make builds the images and writes the release into dir, in place of what is there. created is the
-// time that the list of contents names, downloads the address below which people will find the
-// files, "" if it is not known. It returns the names of the files.
-func Make(ctx context.Context, b product.Builder, dir, downloads string, created time.Time) ([]string, error) {
+// Options are what a release says besides what is built.
+type Options struct {
+	// Downloads is the address below which people will find the files; empty if it is not known.
+	Downloads string
+	// Created is the time that the list of contents names.
+	Created time.Time
+	// Seal is who signs the release; nil leaves it unsigned.
+	Seal *Seal
+}
+
+// Make builds the images and writes the release into dir, in place of what is there. It returns the
+// names of the files.
+func Make(ctx context.Context, b product.Builder, dir string, o Options) ([]string, error) {
 	if err := checkVersion(b.Version); err != nil {
 		return nil, err
 	}
@@ -45,7 +54,7 @@ func Make(ctx context.Context, b product.Builder, dir, downloads string, created
 	if err := os.MkdirAll(unfinished, 0o755); err != nil {
 		return nil, fmt.Errorf("write the release: %w", err)
 	}
-	names, err := writeFiles(ctx, b, unfinished, downloads, created)
+	names, err := writeFiles(ctx, b, unfinished, o)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +67,7 @@ func Make(ctx context.Context, b product.Builder, dir, downloads string, created
 	return names, nil
 }
 
-func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, created time.Time) ([]string, error) {
+func writeFiles(ctx context.Context, b product.Builder, dir string, o Options) ([]string, error) {
 	layouts, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return nil, fmt.Errorf("write the release: %w", err)
@@ -71,7 +80,7 @@ func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, c
 	var names []string
 	for _, w := range written {
 		b.Progress(w.String())
-		name := archiveName(w.Product.Name, b.Version)
+		name := archiveName(w.Product, b.Version)
 		if err := image.WriteArchive(filepath.Join(dir, name), w.Layout); err != nil {
 			return nil, err
 		}
@@ -80,7 +89,7 @@ func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, c
 	if err := b.BuildPlugins(ctx); err != nil {
 		return nil, err
 	}
-	plugins, err := writePlugins(b, dir, downloads)
+	plugins, err := writePlugins(b, dir, o.Downloads)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +101,7 @@ func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, c
 	}{
 		{fmt.Sprintf("deviceshare-%s.tgz", strings.TrimPrefix(b.Version, "v")), source.packChart},
 		{fmt.Sprintf("deviceshare-%s.yaml", b.Version), source.renderPlain},
-		{fmt.Sprintf("deviceshare-%s.spdx.json", b.Version), func() ([]byte, error) { return spdxDocument(b, written, created) }},
+		{fmt.Sprintf("deviceshare-%s.spdx.json", b.Version), func() ([]byte, error) { return spdxDocument(b, written, o.Created) }},
 		{"images.txt", func() ([]byte, error) { return listImages(written, b.Version), nil }},
 	}
 	for _, s := range steps {
@@ -108,11 +117,16 @@ func writeFiles(ctx context.Context, b product.Builder, dir, downloads string, c
 	if err := writeSums(dir, names); err != nil {
 		return nil, err
 	}
-	return append(names, sumsFile), nil
+	names = append(names, sumsFile)
+	if o.Seal == nil {
+		return names, nil
+	}
+	signed, err := sealRelease(b, dir, o, written)
+	return append(names, signed...), err
 }
 
-func archiveName(product, version string) string {
-	return fmt.Sprintf("deviceshare-%s-%s.oci.tar", product, version)
+func archiveName(p product.Product, version string) string {
+	return fmt.Sprintf("deviceshare-%s-%s.oci.tar", p.Name, p.Tag(version))
 }
 
 // listImages returns what a mirror has to hold, a line for each image: its name, its digest, and
@@ -120,7 +134,7 @@ func archiveName(product, version string) string {
 func listImages(written []product.Written, version string) []byte {
 	var text strings.Builder
 	for _, w := range written {
-		fmt.Fprintf(&text, "%s@%s %s\n", w.Name, w.Digest, archiveName(w.Product.Name, version))
+		fmt.Fprintf(&text, "%s@%s %s\n", w.Name, w.Digest, archiveName(w.Product, version))
 	}
 	return []byte(text.String())
 }
@@ -135,10 +149,13 @@ func writeSums(dir string, names []string) error {
 		if err != nil {
 			return fmt.Errorf("write checksums: %w", err)
 		}
-		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(data), name)
+		fmt.Fprintf(&text, "%s  %s\n", hashOf(data), name)
 	}
 	if err := os.WriteFile(filepath.Join(dir, sumsFile), []byte(text.String()), 0o644); err != nil {
 		return fmt.Errorf("write checksums: %w", err)
 	}
 	return nil
 }
+
+// hashOf is the SHA-256 of a text in hexadecimal digits.
+func hashOf(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -155,7 +156,7 @@ func built(t *testing.T, packages map[string]string) (product.Builder, []product
 		written = append(written, w)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		for _, hook := range b.HookFiles(arch) {
+		for _, hook := range b.HookFiles(arch, product.Product{}) {
 			if err := os.Symlink(command, hook); err != nil {
 				t.Fatal(err)
 			}
@@ -249,13 +250,21 @@ func TestTheChecksumsNameEveryFile(t *testing.T) {
 	}
 }
 
+// The tests of the chart take the list from the same file.
 func TestTheListOfImagesNamesEachWithItsDigestAndArchive(t *testing.T) {
-	written := []product.Written{
-		{Product: product.Product{Name: "scheduler"}, Name: "deviceshare/scheduler:v0.2.0", Digest: v1.Hash{Algorithm: "sha256", Hex: "abc"}},
-		{Product: product.Product{Name: "view"}, Name: "deviceshare/view:v0.2.0", Digest: v1.Hash{Algorithm: "sha256", Hex: "def"}},
+	var written []product.Written
+	for _, fips := range []string{"", "v1.0.0"} {
+		for _, p := range product.Products() {
+			p.FIPS = fips
+			written = append(written, product.Written{Product: p, Name: "docker.io/deviceshare/" + p.Name + ":" + p.Tag("v9.8.7"),
+				Digest: v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%064x", len(written)+1)}})
+		}
 	}
-	want := "deviceshare/scheduler:v0.2.0@sha256:abc deviceshare-scheduler-v0.2.0.oci.tar\ndeviceshare/view:v0.2.0@sha256:def deviceshare-view-v0.2.0.oci.tar\n"
-	if got := string(listImages(written, "v0.2.0")); got != want {
+	want, err := os.ReadFile("testdata/images.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := listImages(written, "v9.8.7"); !bytes.Equal(got, want) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }
