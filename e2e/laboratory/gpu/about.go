@@ -40,7 +40,7 @@ func (b *bench) describe(ctx context.Context) about {
 		a.Tenants = "limits from the environment, because: " + b.noNamespaces.Error()
 	}
 	if b.noNeighbours == nil {
-		a.Tenants += ", neighbours' files in experiments 8 and 9"
+		a.Tenants += ", neighbours' files in experiments 8, 9 and 15"
 	}
 	if answer, err := b.watcher.Ask(ctx, "nvml"); err == nil {
 		a.GPU, a.Driver = strings.ReplaceAll(answer.Text("name"), "_", " "), answer.Text("driver")
@@ -109,7 +109,8 @@ func markdown(a about, rows []verdict.Row) string {
 		count[r.Result]++
 		fmt.Fprintf(&text, "| %d | %s | %s | %s | %s%s |\n", r.Experiment, cell(r.Name), cell(r.Measured), cell(r.Criterion), r.Result, cell(because(r)))
 	}
-	fmt.Fprintf(&text, "\n%d held, %d missed, %d skipped, %d noted\n", count[verdict.Held], count[verdict.Missed], count[verdict.Skipped], count[verdict.Noted])
+	fmt.Fprintf(&text, "\n%d held, %d missed, %d skipped, %d noted, %d undecided\n",
+		count[verdict.Held], count[verdict.Missed], count[verdict.Skipped], count[verdict.Noted], count[verdict.Undecided])
 	return text.String()
 }
 

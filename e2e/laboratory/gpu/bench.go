@@ -20,6 +20,9 @@ import (
 //go:embed pytorch_load.py
 var torchProgram string
 
+//go:embed decode_loop.py
+var decodeProgram string
+
 const (
 	mib = int64(1) << 20
 	gib = mib << 10
@@ -29,6 +32,7 @@ const (
 type bench struct {
 	machine                             *tenant.Machine
 	load, client, plugin, other, script string
+	decoder                             string // the program that decodes tokens
 	scale                               scale
 	bounds                              verdict.Bounds
 	fake                                bool
@@ -84,8 +88,11 @@ func (b *bench) prepare(ctx context.Context, o options) error {
 		return err
 	}
 	b.script = filepath.Join(b.machine.Dir, "pytorch_load.py") // not torch.py: that would be what it imports
-	if err := os.WriteFile(b.script, []byte(torchProgram), 0o644); err != nil {
-		return fmt.Errorf("write the PyTorch program: %w", err)
+	b.decoder = filepath.Join(b.machine.Dir, "decode_loop.py")
+	for path, text := range map[string]string{b.script: torchProgram, b.decoder: decodeProgram} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return fmt.Errorf("write a PyTorch program: %w", err)
+		}
 	}
 	bare, err := b.machine.New(tenant.Bare, tenant.Limits{})
 	if err != nil {

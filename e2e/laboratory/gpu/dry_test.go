@@ -82,11 +82,20 @@ var dryRows = []struct {
 	{13, "PyTorch filled at 8 GiB", verdict.Skipped, false},
 	{13, "share of 30 % and 50 %", verdict.Skipped, false},
 	{13, "cost of a launch", verdict.Skipped, false},
+	{14, "decode, eager, batch 1: unlimited", verdict.Noted, false},
+	{14, "decode, eager, batch 1: 99 %", verdict.Noted, false},
+	{14, "decode, graph, batch 1: unlimited", verdict.Noted, false},
+	{14, "decode, graph, batch 1: 99 %", verdict.Noted, false},
+	{15, "decode alone at 10 to 90 %", verdict.Noted, false},
+	{15, "decode, 50 % and 50 % at once", verdict.Noted, false},
+	{15, "decode, 30 % and 70 % at once", verdict.Noted, false},
+	{15, "decode, 10 % and 90 % at once", verdict.Noted, false},
+	{15, "decode, two without the library", verdict.Noted, false},
 }
 
 func TestDryRunHasEveryRowAndHoldsWhatTheFakeCanShow(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the dry run takes half a minute")
+		t.Skip("the dry run takes a minute")
 	}
 	buildParts(t)
 	rows := dryRun(t)

@@ -21,13 +21,13 @@ func TestChoose(t *testing.T) {
 		want []int
 		err  string
 	}{
-		"nothing is all":          {"", []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, ""},
+		"nothing is all":          {"", []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, ""},
 		"one":                     {"7", []int{7}, ""},
 		"several in plan's order": {"8, 7", []int{7, 8}, ""},
 		"a range":                 {"1-3,13", []int{1, 2, 3, 13}, ""},
 		"twice is once":           {"1-2,2", []int{1, 2}, ""},
-		"a word":                  {"all", nil, `"all" is no number from 0 to 13`},
-		"too high":                {"14", nil, "from 0 to 13"},
+		"a word":                  {"all", nil, `"all" is no number from 0 to 15`},
+		"too high":                {"16", nil, "from 0 to 15"},
 		"backwards":               {"3-1", nil, `"3-1"`},
 		"open range":              {"3-", nil, `"3-"`},
 		"negative":                {"-1", nil, `"-1"`},

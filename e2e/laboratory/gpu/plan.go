@@ -36,6 +36,8 @@ func experiments() []experiment {
 		{11, "cost of an allocation", 40 * time.Second, allocationCost},
 		{12, "cost for PyTorch", 90 * time.Second, torchCost},
 		{13, "HAMi-core beside it", 120 * time.Second, beside},
+		{14, "cost of a token", 270 * time.Second, decodeCost},
+		{15, "decoders at once", 210 * time.Second, decodePairs},
 	}
 }
 
@@ -80,14 +82,18 @@ type scale struct {
 	trace            time.Duration // of borrowing, half alone and half not
 	step             time.Duration // of its windows
 	torchWindow      time.Duration
+	turn             time.Duration // of a decoder, with the time in which it settles
+	decodes          int           // rounds of turns of what a token costs
+	decodePairs      int           // the same of shares
 }
 
-// onCard follows the plan; its whole comes to seven or eight minutes with PyTorch.
+// onCard follows the plan; experiments 0 to 13 come to seven or eight minutes with PyTorch, 14 and
+// 15 to as much again.
 func onCard() scale {
 	return scale{
 		settle: 300 * time.Millisecond, window: time.Second, repeats: 5, processes: 16, starts: 3, poolRounds: 1000,
 		rounds: 200, launches: 5000, pairs: 500, trace: 2400 * time.Millisecond, step: 100 * time.Millisecond,
-		torchWindow: 1500 * time.Millisecond,
+		torchWindow: 1500 * time.Millisecond, turn: 2 * time.Second, decodes: 10, decodePairs: 3,
 	}
 }
 
@@ -96,6 +102,6 @@ func onFake() scale {
 	return scale{
 		settle: 300 * time.Millisecond, window: 250 * time.Millisecond, repeats: 2, processes: 6, starts: 2, poolRounds: 50,
 		rounds: 7, launches: 1000, pairs: 500, trace: 1400 * time.Millisecond, step: 100 * time.Millisecond,
-		torchWindow: 100 * time.Millisecond,
+		torchWindow: 100 * time.Millisecond, turn: 450 * time.Millisecond, decodes: 2, decodePairs: 2,
 	}
 }

@@ -30,6 +30,7 @@ command load_pool_open, load_pool_fill, load_pool_rounds, load_pool_close;
 command load_work, load_trace, load_calibrate, load_rounds;
 command load_pin, load_launch, load_pairs, load_events, load_runtime, load_runtime_launch;
 command load_nvml, load_watch;
+command load_decode_prepare, load_decode_start, load_decode_stop;
 
 /* The device's context, made at the first call. 0, or -1 after an error was answered. */
 int load_start(struct load *l);
@@ -48,6 +49,11 @@ double load_seconds(void); /* of the monotonic clock */
 /* A kernel of the PTX module; NULL after an error was answered. */
 CUfunction load_kernel(struct load *l, const char *name);
 extern const char load_ptx[];
+
+/* What stands for a token in decode.c: load_ready once for each of the two ways, 0 or -1 after an error was
+ * answered, then load_token, which waits for it. */
+int load_ready(struct load *l, int is_graph);
+CUresult load_token(int is_graph, double *device_ms);
 
 /* Nanoseconds of each of `count` bursts, sorted; their quantile q from 0 to 1. */
 void load_sort(double *values, int count);

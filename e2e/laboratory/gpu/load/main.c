@@ -29,6 +29,7 @@ static const struct {
 	{"pin", load_pin}, {"launch", load_launch}, {"pairs", load_pairs}, {"events", load_events},
 	{"runtime", load_runtime}, {"runtime-launch", load_runtime_launch},
 	{"nvml", load_nvml}, {"watch", load_watch},
+	{"prepare", load_decode_prepare}, {"start", load_decode_start}, {"stop", load_decode_stop},
 };
 
 double load_seconds(void)
@@ -108,6 +109,7 @@ int main(int argc, char **argv)
 {
 	static struct load l;
 	static char line[4096];
+	setvbuf(stdin, NULL, _IONBF, 0); /* start looks for the next line with poll */
 	l.uuid = argc > 1 && strncmp(argv[1], "GPU-", 4) == 0 ? argv[1] : NULL;
 	while (fgets(line, sizeof line, stdin)) {
 		obey(&l, line);

@@ -206,3 +206,38 @@ void load_rounds(struct load *l, int count, char **words)
 	rounds = (unsigned)load_number(count, words, 1, rounds);
 	printf("= rounds=%u\n", rounds);
 }
+
+#define TOKEN_KERNELS 40 /* of 20 us */
+
+/* The kind of work that tokens are made of. */
+static struct kind *token_kind(int is_graph)
+{
+	return &kinds[is_graph ? 2 : 1];
+}
+
+int load_ready(struct load *l, int is_graph)
+{
+	return prepare(l, token_kind(is_graph)->name) ? 0 : -1;
+}
+
+CUresult load_token(int is_graph, double *device_ms)
+{
+	static CUevent begin, end;
+	const struct kind *k = token_kind(is_graph);
+	float ms = 0;
+	CUresult r = CUDA_SUCCESS;
+	if (!begin && (r = cuEventCreate(&begin, CU_EVENT_DEFAULT)) == CUDA_SUCCESS)
+		r = cuEventCreate(&end, CU_EVENT_DEFAULT);
+	if (r == CUDA_SUCCESS)
+		r = cuEventRecord(begin, stream);
+	for (int i = 0; i < (k->is_graph ? 1 : TOKEN_KERNELS) && r == CUDA_SUCCESS; i++)
+		r = k->is_graph ? cuGraphLaunch(k->graph, stream) : launch(k);
+	if (r == CUDA_SUCCESS)
+		r = cuEventRecord(end, stream);
+	if (r == CUDA_SUCCESS)
+		r = cuEventSynchronize(end);
+	if (r == CUDA_SUCCESS)
+		r = cuEventElapsedTime(&ms, begin, end);
+	*device_ms = ms;
+	return r;
+}

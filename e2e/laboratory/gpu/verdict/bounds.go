@@ -43,6 +43,7 @@ type Bounds struct {
 	LimitedNS    float64 // more per launch with one
 	PairNS       float64 // more per allocation and free
 	Overhead     float64 // loss of throughput without a limit
+	Agreement    float64 // of the rounds of a decoder with their median
 	Fake         bool    // numbers mean nothing
 	MinimumOfCap float64 // of the limit that PyTorch must get
 }
@@ -54,7 +55,7 @@ func OnCard() Bounds {
 		TorchOver: 32 * MiB, MinimumOfCap: 0.8, Freed: 100 * time.Millisecond, StartFactor: 1.2, StartExtra: 50 * time.Millisecond,
 		Ratio: Range{0.03, 0.03}, Window: Range{0.05, 0.05}, Busy: 0.05, PairRatio: 0.05, PairTotal: 0.9,
 		BorrowAlone: 0.95, BorrowBack: 500 * time.Millisecond, BorrowShare: 0.05,
-		UnlimitedNS: 20, LimitedNS: 60, PairNS: 1000, Overhead: 0.01,
+		UnlimitedNS: 20, LimitedNS: 60, PairNS: 1000, Overhead: 0.01, Agreement: 0.01,
 	}
 }
 

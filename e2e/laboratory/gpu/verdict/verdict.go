@@ -14,12 +14,14 @@ import (
 // Result of one row.
 type Result string
 
-// Results. Noted is a figure without a criterion.
+// Results. Noted is a figure without a criterion, Undecided one too uncertain for its criterion.
 const (
 	Held    Result = "held"
 	Missed  Result = "missed"
 	Skipped Result = "skipped"
 	Noted   Result = "noted"
+
+	Undecided Result = "undecided"
 )
 
 // Finding is what one measurement came to.
@@ -28,6 +30,7 @@ type Finding struct {
 	Measured  string
 	Misses    []string // what is not as the criterion wants it; none: held
 	Note      bool     // there is no criterion
+	Undecided string   // why the figures decide nothing; "": they do
 }
 
 // Row is one line of the suite's table.
@@ -37,7 +40,7 @@ type Row struct {
 	Measured   string  `json:"measured"`
 	Criterion  string  `json:"criterion"`
 	Result     Result  `json:"result"`
-	Why        string  `json:"why,omitempty"` // of what is missed or skipped
+	Why        string  `json:"why,omitempty"` // of what is missed, skipped or undecided
 	Seconds    float64 `json:"seconds"`
 }
 
@@ -47,6 +50,8 @@ func (f Finding) Row(experiment int, name string) Row {
 	switch {
 	case len(f.Misses) > 0:
 		row.Result, row.Why = Missed, strings.Join(f.Misses, "; ")
+	case f.Undecided != "":
+		row.Result, row.Why = Undecided, f.Undecided
 	case f.Note:
 		row.Result = Noted
 	}
