@@ -49,7 +49,7 @@ func testFrameworks(t *testing.T, w *world) {
 			part(t, name, func(t *testing.T) { w.allOrNone(t, room, name, pods) })
 		case name == "workflow":
 			part(t, name, func(t *testing.T) { w.stepByStep(t, room) })
-		case name != "kueue":
+		case name != "kueue" && name != "fluid": // suite fluid runs that
 			t.Errorf("no test runs %s", file)
 		}
 	}

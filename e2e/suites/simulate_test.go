@@ -95,7 +95,6 @@ func testSimulate(t *testing.T, w *world) {
 // cardNodes adds simulated nodes with cards.
 func (w *world) cardNodes(t *testing.T) {
 	t.Helper()
-	ctx := t.Context()
 	var nodes []*corev1.Node
 	for i := range simulatedNodes {
 		inv := simulatedCards(cardsPrefix+strconv.Itoa(i), fmt.Sprintf("GPU-51b%d0000", i), "NVIDIA A10", simulatedPerNode, simulatedMiB)
@@ -103,7 +102,13 @@ func (w *world) cardNodes(t *testing.T) {
 			corev1.ResourcePods: resource.MustParse("50"), corev1.ResourceCPU: resource.MustParse("24"), corev1.ResourceMemory: resource.MustParse("64Gi"),
 		}))
 	}
-	keeper, err := fakenode.Create(ctx, w.cluster.Client(), nodes)
+	w.simulateNodes(t, nodes...)
+}
+
+// simulateNodes adds nodes that are not there, until the test has ended.
+func (w *world) simulateNodes(t *testing.T, nodes ...*corev1.Node) {
+	t.Helper()
+	keeper, err := fakenode.Create(t.Context(), w.cluster.Client(), nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
