@@ -105,17 +105,44 @@ func (u *User) Delete(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// DeleteAll removes every pod of the namespace and waits until they are gone.
+// DeleteAll removes every pod of the namespace, and whatever would make pods again, and waits until
+// they are gone.
 func (u *User) DeleteAll(ctx context.Context) error {
-	pods, err := u.Pods(ctx)
-	if err != nil {
+	if err := u.deleteControllers(ctx); err != nil {
 		return err
 	}
-	names := make([]string, len(pods))
-	for i := range pods {
-		names[i] = pods[i].Name
+	for {
+		pods, err := u.Pods(ctx)
+		if err != nil || len(pods) == 0 {
+			return err
+		}
+		names := make([]string, len(pods))
+		for i := range pods {
+			names[i] = pods[i].Name
+		}
+		if err := u.Delete(ctx, names...); err != nil {
+			return err
+		}
 	}
-	return u.Delete(ctx, names...)
+}
+
+// deleteControllers removes the controllers of the namespace's pods.
+func (u *User) deleteControllers(ctx context.Context) error {
+	background := metav1.DeletePropagationBackground
+	how, all := metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{}
+	apps := u.client.AppsV1()
+	for what, err := range map[string]error{
+		"Deployments":  apps.Deployments(u.namespace).DeleteCollection(ctx, how, all),
+		"ReplicaSets":  apps.ReplicaSets(u.namespace).DeleteCollection(ctx, how, all),
+		"StatefulSets": apps.StatefulSets(u.namespace).DeleteCollection(ctx, how, all),
+		"DaemonSets":   apps.DaemonSets(u.namespace).DeleteCollection(ctx, how, all),
+		"Jobs":         u.client.BatchV1().Jobs(u.namespace).DeleteCollection(ctx, how, all),
+	} {
+		if err != nil {
+			return fmt.Errorf("delete the %s of %s: %w", what, u.namespace, err)
+		}
+	}
+	return nil
 }
 
 // Wait waits until the pod satisfies the condition and returns it. On time-out

@@ -112,8 +112,8 @@ func largeShare(name string, r *rand.Rand) *workload.Pod {
 	if mode != "" {
 		p.Annotate(modeKey, mode)
 	}
-	if mode == "mig" { // the device in mode mig that is not edited has a resident
-		ask.Memory = min(ask.Memory, 38_000)
+	if mode == "mig" { // the one device that is always in it is cut as its resident wants it
+		ask.Memory = min(ask.Memory, 9_000)
 	}
 	return p.App("main", ask, limited(ask.Memory, r)...)
 }
