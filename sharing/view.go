@@ -237,14 +237,14 @@ func (s *Selector) isEmpty() bool {
 
 // refusalReason is why a device does not match.
 func (s *Selector) refusalReason(d *Device) Reason {
-	if !s.Virtual.accepts(d) {
+	if !s.Virtual.acceptsDevice(d) {
 		return VirtualMismatch
 	}
 	return NotSelected
 }
 
 func (s *Selector) matchesDevice(d *Device) bool {
-	return s.Virtual.accepts(d) &&
+	return s.Virtual.acceptsDevice(d) &&
 		(len(s.UseModels) == 0 || isAnyModel(d.Model, s.UseModels)) &&
 		!isAnyModel(d.Model, s.NotModels) &&
 		(len(s.UseIDs) == 0 || slices.Contains(s.UseIDs, d.ID)) &&

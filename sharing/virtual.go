@@ -24,6 +24,6 @@ const (
 	OnlyVirtual
 )
 
-func (r VirtualRule) accepts(d *Device) bool {
+func (r VirtualRule) acceptsDevice(d *Device) bool {
 	return r == VirtualOrNot || d.Virtual == (r == OnlyVirtual)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing/quota"
 )
 
@@ -46,13 +47,7 @@ func (c *Cluster) NamespaceLimits() []NamespaceLimit {
 			if !known || !holds {
 				continue
 			}
-			var keys []string
-			for i := range quotas {
-				if quotas[i].AppliesTo(pod) {
-					keys = append(keys, quotas[i].Key())
-				}
-			}
-			book.Put(owner, book.Account("", keys...), quota.Held(&held, n.Inventory), quota.Stays)
+			book.Put(owner, book.Account("", nodes.QuotaKeys(quotas, pod)...), quota.Held(&held, n.Inventory), quota.Stays)
 		}
 	}
 	out := []NamespaceLimit{}

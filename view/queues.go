@@ -76,13 +76,10 @@ func (c *Cluster) quotaRows(q *schedulingv1beta1.Queue) []Queue {
 // percent of one device.
 func (c *Cluster) amountText(name corev1.ResourceName, amount resource.Quantity) string {
 	limits := c.settings.Limits(corev1.ResourceList{name: amount})
-	switch {
-	case len(limits) == 0:
+	if len(limits) == 0 {
 		return amount.String()
-	case limits[0].Resource == quota.Cores:
-		return fmt.Sprintf("%d%%", limits[0].Amount)
 	}
-	return memoryText(limits[0].Amount)
+	return limitText(limits[0].Resource, limits[0].Amount)
 }
 
 // checkQueueLimits names the limits of queues and namespaces that cannot be meant.

@@ -39,9 +39,9 @@ type licence struct {
 // renewed.
 const licenceNotice = 7 * 24 * 3600
 
-// afterRead decides whether a licence ends too soon. License servers lend licences for a day as a
-// rule and for seven at most, and the driver renews them long before: only one of which less than a
-// quarter is left is not renewed. One that is bought until a day is told of a week before.
+// afterRead decides whether a licence ends too soon. Servers lend licences for one to seven days,
+// and the driver renews them long before the end. So one that is lent is in trouble when less than
+// a quarter of its time is left, and one that was bought for longer in its last week.
 func (l licence) afterRead(said Licence, now int64) licence {
 	left := said.Ends - now
 	next := licence{known: true, said: said, lasts: left}

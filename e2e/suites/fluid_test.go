@@ -5,7 +5,6 @@ package suites
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -207,20 +206,7 @@ func (f *fluidPods) fill(ctx context.Context, t *testing.T, filled string) []str
 // waits until it is in force.
 func (w *world) preferCaches(ctx context.Context, t *testing.T, f *fluidPods) {
 	t.Helper()
-	right := w.configureScheduler(ctx, t, func(text string) string {
-		const option = "leastrequested.weight: 0"
-		at := strings.Index(text, option)
-		if at < 0 {
-			t.Fatalf("the configuration has no %q:\n%s", option, text)
-		}
-		return text[:at] + "nodeaffinity.weight: 20\n" + text[strings.LastIndexByte(text[:at], '\n')+1:at] + text[at:]
-	})
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
-		defer cancel()
-		w.configureScheduler(ctx, t, func(string) string { return right })
-		w.hurryConfig(ctx, t)
-	})
+	w.addOption(ctx, t, "leastrequested.weight: 0", "nodeaffinity.weight: 20")
 	w.hurryConfig(ctx, t)
 	fillers := f.fill(ctx, t, nodeOther+" 50")
 	askUntil(ctx, t, "the weight of node affinity to be in force", func() (bool, error) {

@@ -107,21 +107,7 @@ func (w *world) keepsLabelsAway(t *testing.T) {
 // keepsARuleApart configures a rule as Volcano 1.15 documents it.
 func (w *world) keepsARuleApart(t *testing.T) {
 	ctx, u := w.user(t, "neighbours-rule", 5*time.Minute)
-	right := w.configureScheduler(ctx, t, func(text string) string {
-		const option = "deviceshare.SchedulePolicy: "
-		at := strings.Index(text, option)
-		if at < 0 {
-			t.Fatalf("the configuration has no %q:\n%s", option, text)
-		}
-		indent := text[strings.LastIndexByte(text[:at], '\n')+1 : at]
-		return text[:at] + "deviceshare.GPUExclusiveRules:\n" + indent + "- {app: llm}\n" + indent + text[at:]
-	})
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
-		defer cancel()
-		w.configureScheduler(ctx, t, func(string) string { return right })
-		w.hurryConfig(ctx, t)
-	})
+	w.addOption(ctx, t, "deviceshare.SchedulePolicy: ", "deviceshare.GPUExclusiveRules:", "- {app: llm}")
 	running(ctx, t, u, filling("there").Label("app", "llm").Build())
 	at := deviceOf(ctx, t, u, "there")
 	w.hurryConfig(ctx, t)

@@ -73,6 +73,26 @@ func testSchedulerConfig(t *testing.T, w *world) {
 	}
 }
 
+// addOption adds lines before an option of the scheduler's configuration until the test has ended,
+// each indented like the option.
+func (w *world) addOption(ctx context.Context, t *testing.T, before string, lines ...string) {
+	t.Helper()
+	right := w.configureScheduler(ctx, t, func(text string) string {
+		at := strings.Index(text, before)
+		if at < 0 {
+			t.Fatalf("the configuration has no %q:\n%s", before, text)
+		}
+		indent := text[strings.LastIndexByte(text[:at], '\n')+1 : at]
+		return text[:at] + strings.Join(append(lines, ""), "\n"+indent) + text[at:]
+	})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
+		defer cancel()
+		w.configureScheduler(ctx, t, func(string) string { return right })
+		w.hurryConfig(ctx, t)
+	})
+}
+
 // configureScheduler edits the ConfigMap as kubectl edit does, and returns the text before.
 func (w *world) configureScheduler(ctx context.Context, t *testing.T, edit func(string) string) (before string) {
 	t.Helper()

@@ -76,13 +76,11 @@ func (o *options) newBuilder(ctx context.Context) (product.Builder, error) {
 // gitRevision is the commit of a working copy, with a mark where it has changes, or "unknown"
 // outside of git.
 func gitRevision(ctx context.Context, repo string) string {
-	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
-	cmd.Dir = repo
-	out, err := cmd.Output()
+	revision, err := runGit(ctx, repo, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(out))
+	return revision
 }
 
 func newBuild() *cobra.Command {
@@ -184,13 +182,11 @@ func runGit(ctx context.Context, repo string, args ...string) (string, error) {
 func commitTime(ctx context.Context, repo string) (time.Time, error) {
 	text, from := os.Getenv("SOURCE_DATE_EPOCH"), "SOURCE_DATE_EPOCH"
 	if text == "" {
-		cmd := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct")
-		cmd.Dir = repo
-		out, err := cmd.Output()
-		if err != nil {
+		var err error
+		if text, err = runGit(ctx, repo, "log", "-1", "--format=%ct"); err != nil {
 			return time.Time{}, fmt.Errorf("read the time of the commit: %w (outside of git set SOURCE_DATE_EPOCH, in seconds since 1970)", err)
 		}
-		text, from = strings.TrimSpace(string(out)), "the time of the commit"
+		from = "the time of the commit"
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

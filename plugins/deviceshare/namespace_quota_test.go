@@ -247,7 +247,7 @@ func TestNoOrderOfEventsPassesAQuotaOfANamespace(t *testing.T) {
 			quotaOf(t, "x", "urgent", fmt.Sprintf("memory=%d", urgent), "urgent"))
 		w.cache.AddQueueV1beta1(queueBelow(t, "team", "", "memory=45000"))
 		for step := range 60 {
-			held := w.heldNames()
+			held, _, _, _ := w.holding()
 			switch op := r.IntN(12); {
 			case op < 6:
 				name, queue := fmt.Sprintf("p%d", step), []string{"team", "default"}[r.IntN(2)]
@@ -289,38 +289,20 @@ func TestNoOrderOfEventsPassesAQuotaOfANamespace(t *testing.T) {
 	}
 }
 
-// heldNames are the pods that have devices.
-func (w *world) heldNames() (names []string) {
-	for _, pod := range w.pods() {
-		if pod.Spec.NodeName != "" {
-			names = append(names, pod.Name)
-		}
-	}
-	return names
-}
-
 // What a pod has counts also where its group is gone, and Volcano shows it in no job.
 func TestANamespaceIsNotPassedByDeletingThePodGroup(t *testing.T) {
 	for name, again := range map[string]bool{"the same scheduler": false, "another scheduler": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nodeOf(t, devices("n1", 8, 10000)), quotaOf(t, "ns", "gpus", "memory=10000"), groupOf("old", 1), podOf("old", "old", asks{number: 1, memory: 10000}))
 			w.settled()
-			if err := w.cache.VCClient().SchedulingV1beta1().PodGroups("ns").Delete(t.Context(), "old", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			w.eventually("the group is gone", func() bool {
-				w.cache.Mutex.Lock()
-				defer w.cache.Mutex.Unlock()
-				j := w.cache.Jobs["ns/old"]
-				return j == nil || j.PodGroup == nil
-			})
+			w.deleteGroup("old")
 			if again {
 				w.restart()
 			}
 			w.create(groupOf("new", 1), podOf("new", "new", asks{number: 1, memory: 1000}))
 			w.schedule()
 			w.settled()
-			if held := w.heldNames(); len(held) != 1 {
+			if held, _, _, _ := w.holding(); len(held) != 1 {
 				t.Errorf("%v hold devices", held)
 			}
 		})

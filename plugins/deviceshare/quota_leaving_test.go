@@ -88,6 +88,20 @@ func (w *world) endPod(name string) {
 	w.eventually("pod "+name+" is gone", func() bool { return w.taskIn(name) == nil })
 }
 
+// deleteGroup deletes a pod group; its pods stay.
+func (w *world) deleteGroup(name string) {
+	w.t.Helper()
+	if err := w.cache.VCClient().SchedulingV1beta1().PodGroups("ns").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("group "+name+" is gone", func() bool {
+		w.cache.Mutex.Lock()
+		defer w.cache.Mutex.Unlock()
+		j := w.cache.Jobs[api.JobID("ns/"+name)]
+		return j == nil || j.PodGroup == nil
+	})
+}
+
 // holding is what the pods of a queue have of its limits, by what the pods themselves ask for.
 func (w *world) holding() (names []string, number, memory, cores int64) {
 	for _, pod := range w.pods() {
@@ -146,15 +160,7 @@ func TestAQueueIsNotPassedByDeletingThePodGroup(t *testing.T) {
 			w := newWorld(t, nodeOf(t, devices("n1", 8, 10000)), groupIn("team", "old", 1), old)
 			w.cache.AddQueueV1beta1(queueBelow(t, "team", "", "memory=10000"))
 			w.settled()
-			if err := w.cache.VCClient().SchedulingV1beta1().PodGroups("ns").Delete(t.Context(), "old", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			w.eventually("the group is gone", func() bool {
-				w.cache.Mutex.Lock()
-				defer w.cache.Mutex.Unlock()
-				j := w.cache.Jobs["ns/old"]
-				return j == nil || j.PodGroup == nil
-			})
+			w.deleteGroup("old")
 			if again {
 				w.restart()
 			}

@@ -82,9 +82,9 @@ func TestRowsOfAnExperimentLeftBehindAreDropped(t *testing.T) {
 	}
 }
 
-// TestPyTorchProgram runs the program with a module in the place of PyTorch, so that what
-// the suite asks of it is answered in words that the suite reads.
-func TestPyTorchProgram(t *testing.T) {
+// tenantOfStandIn is a tenant whose programs find a module in the place of PyTorch.
+func tenantOfStandIn(t *testing.T) (context.Context, *tenant.Tenant) {
+	t.Helper()
 	if missing := tenant.Missing("python3"); missing != "" {
 		t.Skip("no", missing)
 	}
@@ -93,7 +93,14 @@ func TestPyTorchProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
+	t.Cleanup(cancel)
+	return ctx, bare
+}
+
+// TestPyTorchProgram runs the program with a module in the place of PyTorch, so that what
+// the suite asks of it is answered in words that the suite reads.
+func TestPyTorchProgram(t *testing.T) {
+	ctx, bare := tenantOfStandIn(t)
 	s, err := bare.Start(ctx, "python3", "pytorch_load.py")
 	if err != nil {
 		t.Fatal(err)

@@ -58,15 +58,7 @@ func TestReadTurn(t *testing.T) {
 // The program runs with a module in the place of PyTorch, so that what the suite asks of it is
 // answered in words that the suite reads.
 func TestDecodeProgram(t *testing.T) {
-	if missing := tenant.Missing("python3"); missing != "" {
-		t.Skip("no", missing)
-	}
-	bare, err := (&tenant.Machine{Dir: t.TempDir(), Env: []string{"PYTHONPATH=testdata", "PYTHONDONTWRITEBYTECODE=1"}}).New(tenant.Bare, tenant.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
+	ctx, bare := tenantOfStandIn(t)
 	for name, flags := range map[string][]string{"on a GPU": nil, "on a CPU": {"--tiny", "--cpu"}} {
 		t.Run(name, func(t *testing.T) {
 			s, err := bare.Start(ctx, "python3", append([]string{"decode_loop.py"}, flags...)...)

@@ -78,10 +78,10 @@ func beginsWithAny(name string, prefixes []string) bool {
 // entry. Total is what the devices of the cluster have; empty if none is known.
 func (s *Settings) QuotaDoubts(q *NamespaceQuota, total quota.Amounts) []string {
 	names := s.quotaNames()
-	entries := entriesIn("spec.hard", q.Object.Spec.Hard)
+	entries, domains := entriesIn("spec.hard", q.Object.Spec.Hard), quotaDomains(&names)
 	doubts := quota.Doubts(entries, names, total)
 	for i := range entries {
-		if _, known := quota.ReadLimit(entries[i].Name, 0, names); !known && beginsWithAny(entries[i].Name, quotaDomains(&names)) {
+		if _, known := quota.ReadLimit(entries[i].Name, 0, names); !known && beginsWithAny(entries[i].Name, domains) {
 			doubts = append(doubts, fmt.Sprintf("spec.hard %s: is no limit of devices, and nobody counts it. There are: %s", entries[i].Name, listNames(&names)))
 		}
 	}
@@ -91,6 +91,16 @@ func (s *Settings) QuotaDoubts(q *NamespaceQuota, total quota.Amounts) []string 
 func listNames(names *quota.Names) string {
 	all := slices.DeleteFunc([]string{names.Number, names.Memory, names.Cores}, func(name string) bool { return name == "" })
 	return strings.Join(all, ", ")
+}
+
+// QuotaKeys returns the keys of those quotas that count a pod.
+func QuotaKeys(quotas []NamespaceQuota, pod *corev1.Pod) (keys []string) {
+	for i := range quotas {
+		if quotas[i].AppliesTo(pod) {
+			keys = append(keys, quotas[i].Key())
+		}
+	}
+	return keys
 }
 
 // AppliesTo reports whether the quota counts a pod: Kubernetes' scopes of pods, as its own counting

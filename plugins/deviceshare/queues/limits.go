@@ -165,13 +165,8 @@ func (l *Limits) accountOf(queue string, pod *corev1.Pod) quota.Account {
 }
 
 // quotaKeys returns the quotas that count a pod.
-func (l *Limits) quotaKeys(pod *corev1.Pod) (keys []string) {
-	for i := range l.quotas[pod.Namespace] {
-		if q := &l.quotas[pod.Namespace][i]; q.AppliesTo(pod) {
-			keys = append(keys, q.Key())
-		}
-	}
-	return keys
+func (l *Limits) quotaKeys(pod *corev1.Pod) []string {
+	return nodes.QuotaKeys(l.quotas[pod.Namespace], pod)
 }
 
 // QuotasOf returns a text that is equal for tasks that the same quotas of a namespace count.

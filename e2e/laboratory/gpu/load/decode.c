@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode.c: the words of decode_loop.py for machines without PyTorch. A token is some kernels, or one graph. */
+/* decode.c: the words of decode_loop.py for machines without PyTorch. A token is some kernels, or
+ * one graph. */
 #include "load.h"
 
 #include <poll.h>
@@ -12,7 +13,8 @@
 
 static double device[MOST], wall[MOST], prompts[MOST];
 
-/* A line waits on standard input, or its end. Nothing of it is in stdio's buffer: main turned that off. */
+/* A line waits on standard input, or its end. Nothing of it is in stdio's buffer: main turned that
+ * off. */
 static int is_stopped(void)
 {
 	struct pollfd in = {.fd = 0, .events = POLLIN};
@@ -33,8 +35,8 @@ static void print_quantiles(const char *name, double *values, int count)
 	printf(", \"%s\": {\"median\": %.4f, \"p99\": %.4f}", name, load_quantile(values, count, 0.5), load_quantile(values, count, 0.99));
 }
 
-/* Prompts and tokens until it is stopped, or so many were counted, which they are after `settle` seconds. One is at
- * least. */
+/* Prompts and tokens until it is stopped, or so many were counted, which they are after `settle`
+ * seconds. One is at least. */
 static void measure(int is_graph, int batch, double settle, int most)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -76,7 +78,8 @@ void load_decode_prepare(struct load *l, int count, char **words)
 	run(l, count, words, 1);
 }
 
-/* start MODE BATCH SETTLE: decodes until a line comes, which must be stop; counts nothing in the first SETTLE ms */
+/* start MODE BATCH SETTLE: decodes until a line comes, which must be stop; counts nothing in the
+ * first SETTLE ms */
 void load_decode_start(struct load *l, int count, char **words)
 {
 	run(l, count, words, MOST);

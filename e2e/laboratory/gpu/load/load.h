@@ -50,8 +50,8 @@ double load_seconds(void); /* of the monotonic clock */
 CUfunction load_kernel(struct load *l, const char *name);
 extern const char load_ptx[];
 
-/* What stands for a token in decode.c: load_ready once for each of the two ways, 0 or -1 after an error was
- * answered, then load_token, which waits for it. */
+/* What stands for a token in decode.c: load_ready once for each of the two ways, 0 or -1 after an
+ * error was answered, then load_token, which waits for it. */
 int load_ready(struct load *l, int is_graph);
 CUresult load_token(int is_graph, double *device_ms);
 
