@@ -64,6 +64,7 @@ sandbox-down: ## stop the cluster that `make sandbox` left running
 
 check: lint ## what to run while you edit: formatting, vet, architecture, pages, and every package that decides; 90 s with warm caches
 	$(GO) test -vet=off -short . $(PURE)
+	$(GO) test -vet=off -short -run 'Page' $(PAGED)
 
 # One part after the other: each keeps all processors busy by itself, and what waits for another
 # program is not starved by a third. Neither C nor Go tests run again while nothing has changed that
@@ -79,6 +80,8 @@ test-all: ## everything: all suites, all rounds, short slices of the laboratorie
 
 # What decides: no clock, no file, no goroutine.
 PURE := ./sharing/... ./config ./deviceplugin/node ./deviceplugin/checkpoint ./plugins/deviceshare/podstate ./plugins/deviceshare/holds ./plugins/deviceshare/waiting/news ./view ./view/capture ./view/usage
+# Whose tests hold a page of docs to what the programs print, have and accept.
+PAGED := ./cmd/kubectl-deviceshare ./cmd/kubectl-deviceshare-simulate ./e2e/laboratory/frameworks ./e2e/laboratory/versions ./manifests
 # Where goroutines meet: packages of the product that start some or hold locks, and their tests. Of
 # the plugin of kubectl that is `web` alone, which suite page runs.
 MEETS := grep -rlE '^[[:space:]]+go (func|[a-zA-Z_.]+\()|"sync"|"sync/atomic"|x/sync/' --include=*.go cmd config deviceplugin endpoint plugins sharing view | xargs -n1 dirname | sort -u | grep -vx cmd/kubectl-deviceshare | sed 's,^,./,'
