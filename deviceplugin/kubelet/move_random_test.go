@@ -183,7 +183,7 @@ func TestMovesInRandomOrders(t *testing.T) {
 			w.agree("everything")
 			w.admit()
 			w.begin()
-			w.stands()
+			w.rests()
 		})
 	}
 }

@@ -230,12 +230,12 @@ func TestAPluginWhoseKeeperIsFrozenGoesOnWithoutIt(t *testing.T) {
 			end(m)
 			m.settle(true)
 			m.comes()
-			m.stands()
+			m.rests()
 		})
 	}
 }
 
-// stands expects that nobody registers any more: two that do not know of each other would go on.
+// stands expects that nobody registers any more.
 func (m *mover) stands() {
 	m.t.Helper()
 	before := m.kubelet.Registrations()
@@ -243,6 +243,18 @@ func (m *mover) stands() {
 	if after := m.kubelet.Registrations(); before != after {
 		m.t.Errorf("there were %d registrations and are %d", before, after)
 	}
+}
+
+// rests expects an end of registrations where the plugin moves quickly: on a busy machine it may
+// leave a keeper that does not answer for a while, and go back. Two that do not know of each other
+// would go on for ever.
+func (m *mover) rests() {
+	m.t.Helper()
+	m.await("a second without a registration", func() bool {
+		before := m.kubelet.Registrations()
+		time.Sleep(time.Second)
+		return before == m.kubelet.Registrations()
+	})
 }
 
 // A keeper that was frozen keeps its stream with the kubelet, whose list counts as well as the
