@@ -40,7 +40,7 @@ type modeFlags struct {
 	Audit oversight.Exemptions
 	// Isolation is which pods may have devices, in whatever mode.
 	Isolation isolationFlags
-	// Contested says what becomes of devices that other device plugins offer, too.
+	// Contested says what becomes of devices that others offer, too.
 	Contested string
 	// TimeSlice is how long a process has a device in mode time-slicing at a time: ""
 	// changes nothing.
@@ -77,7 +77,7 @@ func (m *modeFlags) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.Unlimited, "unlimited-processes", m.Unlimited,
 		"what becomes of a container with a share of which a process uses the device without libvgpu.so: end (it is killed), or tell (an event says so)")
 	f.StringVar(&m.Contested, "contested-devices", m.Contested,
-		"what becomes of a device that another device plugin of the node offers, too: refuse (no new pods), or tell (an event says so)")
+		"what becomes of a device that another device plugin or a DRA driver of the node offers, too: refuse (no new pods), or tell (an event says so)")
 	f.StringSliceVar(&m.Audit.Namespaces, "audit-exempt-namespaces", m.Audit.Namespaces,
 		"namespaces whose pods may use devices without a share and are not told about: that of this program, of monitoring")
 	f.StringSliceVar(&m.Audit.ServiceAccounts, "audit-exempt-service-accounts", m.Audit.ServiceAccounts,

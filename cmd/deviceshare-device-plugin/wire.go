@@ -56,6 +56,7 @@ type plugin struct {
 	mover      *agent.Mover
 	containers *containers.Manager
 	holdings   *containers.HoldingsWatch
+	slices     *cluster.Slices
 	contests   *containers.ContestWatch
 	releaser   *agent.Releaser
 	oversight  *oversight.Oversight
@@ -174,7 +175,10 @@ func (p *plugin) assembleNode(client kubernetes.Interface, gpus driver.Driver) e
 	})
 	p.releaser = agent.NewReleaser(p.agent, p.containers)
 	p.holdings = containers.NewHoldingsWatch(p.containers, p.agent, p.pods, resources)
-	p.contests = containers.NewContestWatch(resources, func() podspec.Names { return p.settings.Terms().Names }, p.agent)
+	p.slices = cluster.NewSlices(client, o.nodeName)
+	p.contests = containers.NewContestWatch(containers.ContestConfig{
+		Kubelet: resources, Slices: p.slices, Devices: gpus, Names: func() podspec.Names { return p.settings.Terms().Names }, Agent: p.agent,
+	})
 	p.slots = containers.NewSlotServer(&o.places, p.settings, p.holdings)
 	return nil
 }
@@ -202,7 +206,7 @@ func (p *plugin) newManager(devices *agent.KeyedLock, base cdi.Base, resources *
 // administrator's; the kubelet is told only after the devices are known, so that
 // a restart does not take the node's capacity away.
 func (p *plugin) startParts(ctx context.Context, group *errgroup.Group) {
-	for _, run := range []func(context.Context) error{p.config.Run, p.receipts.Run, p.evictor.Run, p.publisher.Run} {
+	for _, run := range []func(context.Context) error{p.config.Run, p.receipts.Run, p.evictor.Run, p.publisher.Run, p.slices.Run} {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error { p.pods.Run(ctx); return nil })

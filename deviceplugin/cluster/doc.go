@@ -9,6 +9,8 @@
 // keeps entries that are not its own, so one write lasts. Publisher writes again whenever the
 // node object differs from what it should be.
 //
+// Slices knows what DRA drivers offer of this node, from another.
+//
 // Evictor evicts pods that can never start on this node as they were placed.
 //
 // Withdrawal removes what Publishers wrote about all nodes, when the device plugins are

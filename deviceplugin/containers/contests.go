@@ -7,37 +7,66 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"deviceshare/deviceplugin/agent"
+	"deviceshare/deviceplugin/driver"
 	"deviceshare/deviceplugin/node"
+	"deviceshare/sharing"
 	"deviceshare/sharing/podspec"
 )
 
-// Offers says what device plugins offer the kubelet, by resource. It is safe for concurrent use.
+// Offers says what is offered of this node's devices under which name. It is safe for concurrent
+// use.
 type Offers interface {
 	Offers(ctx context.Context) (map[string][]string, error)
 }
 
-// ContestWatch keeps the node's state informed of what other device plugins offer: a device that
+// SliceOffers are those of ResourceSlices, by DRA driver, which have to be read first.
+type SliceOffers interface {
+	Offers
+	// WaitForSync waits until they are read, or ctx ends.
+	WaitForSync(ctx context.Context) bool
+}
+
+// PartitionFinder finds the device of a partition by the partition's UUID.
+type PartitionFinder interface {
+	MIGDevice(uuid string) (driver.MIGDevice, error)
+}
+
+// ContestConfig is what a ContestWatch works with.
+type ContestConfig struct {
+	Kubelet Offers // of device plugins, by resource
+	Slices  SliceOffers
+	Devices PartitionFinder
+	Names   func() podspec.Names // of our resources
+	Agent   *agent.Agent
+}
+
+// ContestWatch keeps the node's state informed of what others offer of its devices: a device that
 // two offer is given away twice. One goroutine uses it.
 type ContestWatch struct {
-	offers Offers
-	names  func() podspec.Names
-	agent  *agent.Agent
-	last   []node.OtherOffer
-	failed bool
+	cfg     ContestConfig
+	kubelet offerSource
+	slices  offerSource
+	// parents are the devices of partitions that others offer.
+	parents map[string]sharing.DeviceID
+	last    []node.OtherOffer
 }
 
-// NewContestWatch returns a watch that has not looked yet. The names are those of our resources.
-func NewContestWatch(o Offers, names func() podspec.Names, a *agent.Agent) *ContestWatch {
-	return &ContestWatch{offers: o, names: names, agent: a}
+// NewContestWatch returns a watch that has not looked yet.
+func NewContestWatch(cfg ContestConfig) *ContestWatch {
+	return &ContestWatch{
+		cfg: cfg, kubelet: offerSource{Offers: cfg.Kubelet, what: "other device plugins offer"},
+		slices: offerSource{Offers: cfg.Slices, what: "DRA drivers offer"}, parents: map[string]sharing.DeviceID{},
+	}
 }
 
-// lookForOthers is how often the kubelet is asked, and firstLook how long the first answer may
-// take, before which nothing is offered.
+// lookForOthers is how often one looks, and firstLook how long the first answers may take, before
+// which nothing is offered.
 const (
 	lookForOthers = 10 * time.Second
 	firstLook     = 2 * time.Second
@@ -47,6 +76,7 @@ const (
 func (w *ContestWatch) Begin(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
+	w.cfg.Slices.WaitForSync(ctx)
 	w.Look(ctx)
 }
 
@@ -66,29 +96,85 @@ func (w *ContestWatch) Run(ctx context.Context) error {
 
 // Look takes in what others offer now. What cannot be found out stays as it was.
 func (w *ContestWatch) Look(ctx context.Context) {
-	offers, err := w.offers.Offers(ctx)
-	if err != nil {
-		if !w.failed && ctx.Err() == nil {
-			klog.ErrorS(err, "it is not known what other device plugins offer; a device that is offered twice would not be noticed")
-		}
-		w.failed = true
-		return
-	}
-	w.failed = false
-	if others := offersOfOthers(offers, w.names()); !reflect.DeepEqual(others, w.last) {
+	others := offersOfPlugins(w.kubelet.look(ctx), w.cfg.Names())
+	others = append(others, offersOfDrivers(w.slices.look(ctx))...)
+	w.nameParents(others)
+	if !reflect.DeepEqual(others, w.last) {
 		w.last = others
-		w.agent.Send(node.OfferedByOthers{Offers: others})
+		w.cfg.Agent.Send(node.OfferedByOthers{Offers: others})
 	}
 }
 
-// offersOfOthers returns what is offered under other names than ours, in the order of the names.
+// nameParents adds to partitions the devices that they are of. One that the driver does not know
+// now is asked for again.
+func (w *ContestWatch) nameParents(others []node.OtherOffer) {
+	found := map[string]sharing.DeviceID{}
+	for i := range others {
+		for _, id := range others[i].IDs {
+			uuid := partitionIn(id)
+			if uuid == "" {
+				continue
+			}
+			parent, known := w.parents[uuid]
+			if !known {
+				if at, err := w.cfg.Devices.MIGDevice(uuid); err == nil {
+					parent, known = at.Parent, true
+				}
+			}
+			if known {
+				found[uuid] = parent
+				others[i].IDs = append(others[i].IDs, string(parent))
+			}
+		}
+	}
+	w.parents = found
+}
+
+// partitionIn returns the UUID of a partition that a name has, "" if it has none.
+func partitionIn(id string) string {
+	const prefix, length = "MIG-", len("MIG-00000000-0000-0000-0000-000000000000")
+	if at := strings.Index(id, prefix); at >= 0 && len(id) >= at+length {
+		return id[at : at+length]
+	}
+	return ""
+}
+
+// offerSource is one place where others say what they offer, with its last answer.
+type offerSource struct {
+	Offers
+	what   string
+	last   map[string][]string
+	failed bool
+}
+
+func (s *offerSource) look(ctx context.Context) map[string][]string {
+	offers, err := s.Offers.Offers(ctx)
+	switch {
+	case err == nil:
+		s.last = offers
+	case !s.failed && ctx.Err() == nil:
+		klog.ErrorS(err, "it is not known what "+s.what+"; a device that is offered twice would not be noticed")
+	}
+	s.failed = err != nil
+	return s.last
+}
+
+// offersOfPlugins returns what is offered as other resources than ours, in the order of the names.
 // Those that are ours by default may be left by the device plugin that was here before.
-func offersOfOthers(offers map[string][]string, names podspec.Names) (others []node.OtherOffer) {
+func offersOfPlugins(offers map[string][]string, names podspec.Names) (others []node.OtherOffer) {
 	ours := append(names.Existing(), podspec.DefaultNames().Existing()...)
 	for _, resource := range slices.Sorted(maps.Keys(offers)) {
 		if ids := offers[resource]; len(ids) > 0 && !slices.Contains(ours, resource) {
-			others = append(others, node.OtherOffer{Resource: resource, IDs: ids})
+			others = append(others, node.OtherOffer{Resource: resource, IDs: slices.Clone(ids)})
 		}
+	}
+	return others
+}
+
+// offersOfDrivers returns what DRA drivers offer, in the order of their names.
+func offersOfDrivers(offers map[string][]string) (others []node.OtherOffer) {
+	for _, name := range slices.Sorted(maps.Keys(offers)) {
+		others = append(others, node.OtherOffer{Driver: name, IDs: slices.Clone(offers[name])})
 	}
 	return others
 }

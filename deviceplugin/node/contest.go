@@ -3,19 +3,27 @@
 package node
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
 
-// OfferedByOthers: what other device plugins of the node offer to the kubelet, by resource.
+// OfferedByOthers: what others than this device plugin offer of the node's devices.
 type OfferedByOthers struct{ Offers []OtherOffer }
 
-// OtherOffer is a resource of another device plugin, with the names of what it offers as that. Such
-// plugins name devices by UUID, with more before or behind it for shares.
+// OtherOffer is what one of them offers. Either Resource is set, as which another device plugin
+// offers it to the kubelet, or Driver, a DRA driver that offers it in ResourceSlices. IDs are the
+// names that it gives to what it offers: UUIDs, with more before or behind them for shares.
 type OtherOffer struct {
-	Resource string
-	IDs      []string
+	Resource, Driver string
+	IDs              []string
+}
+
+// String says who offers a device, as conditions and events go on after its name.
+func (o *OtherOffer) String() string {
+	if o.Driver != "" {
+		return "DRA driver " + o.Driver + " offers it, too, in a ResourceSlice"
+	}
+	return "another device plugin of this node offers it, too, as " + o.Resource
 }
 
 func (e OfferedByOthers) applyTo(s *State) { s.othersOffer = e.Offers }
@@ -24,28 +32,25 @@ func (e OfferedByOthers) applyTo(s *State) { s.othersOffer = e.Offers }
 func (s *State) findContests() {
 	for i := range s.devices {
 		d := &s.devices[i]
-		d.contestedAs = ""
+		d.contest = ""
 		at := slices.IndexFunc(s.othersOffer, func(o OtherOffer) bool {
 			return slices.ContainsFunc(o.IDs, func(id string) bool { return strings.Contains(id, string(d.facts.UUID)) })
 		})
 		if at >= 0 && d.facts.UUID != "" {
-			d.contestedAs = s.othersOffer[at].Resource
+			d.contest = s.othersOffer[at].String()
 		}
 	}
 }
 
 // contestReason says why a device takes no pods that others offer, too, if it does not.
 func (s *State) contestReason(d *device) (why string, is bool) {
-	if d.contestedAs == "" || s.cfg.ServesContested {
-		return "", false
-	}
-	return fmt.Sprintf("another device plugin of this node offers it, too, as %s", d.contestedAs), true
+	return d.contest, d.contest != "" && !s.cfg.ServesContested
 }
 
-// contestOf returns as what others offer a device that is to be offered, "" if they do not.
+// contestOf says who offers a device that is to be offered, "" if nobody else does.
 func (s *State) contestOf(d *device) string {
 	if s.isWanted(d) {
-		return d.contestedAs
+		return d.contest
 	}
 	return ""
 }

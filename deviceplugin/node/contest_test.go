@@ -11,11 +11,15 @@ import (
 	"deviceshare/sharing"
 )
 
-// otherOffers reads "nvidia.com/gpu=GPU-0,GPU-1::2".
+// otherOffers reads "nvidia.com/gpu=GPU-0,GPU-1::2 driver/gpu.nvidia.com=GPU-0".
 func otherOffers(words []string) (offers []node.OtherOffer) {
 	for _, word := range words {
-		resource, ids, _ := strings.Cut(word, "=")
-		offers = append(offers, node.OtherOffer{Resource: resource, IDs: strings.Split(ids, ",")})
+		name, ids, _ := strings.Cut(word, "=")
+		offer := node.OtherOffer{Resource: name, IDs: strings.Split(ids, ",")}
+		if driver, is := strings.CutPrefix(name, "driver/"); is {
+			offer.Resource, offer.Driver = "", driver
+		}
+		offers = append(offers, offer)
 	}
 	return offers
 }
@@ -67,7 +71,9 @@ func TestAContestedDeviceMayBeServed(t *testing.T) {
 		t.Errorf("%v", c)
 	}
 	told := node.Diff(s, after)
-	if !slices.ContainsFunc(told, func(n node.Notice) bool { return n.Kind == node.DeviceContested && n.Detail == "nvidia.com/gpu" }) {
+	if !slices.ContainsFunc(told, func(n node.Notice) bool {
+		return n.Kind == node.DeviceContested && strings.HasSuffix(n.Detail, " as nvidia.com/gpu")
+	}) {
 		t.Errorf("told %v", told)
 	}
 }

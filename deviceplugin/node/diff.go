@@ -51,8 +51,8 @@ const (
 	DriverClaimed
 	// DriverReturned: it is no longer.
 	DriverReturned
-	// DeviceContested: another device plugin offers the device, too, as the resource in Detail.
-	// Pods are those that hold shares of it.
+	// DeviceContested: somebody else offers the device, too, as Detail says. Pods are those that
+	// hold shares of it.
 	DeviceContested
 	// DeviceUncontested: it is no longer, or we do not offer it any more.
 	DeviceUncontested

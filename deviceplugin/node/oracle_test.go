@@ -77,8 +77,8 @@ func (o *oracle) lacks(c node.Facts, mode sharing.Mode, until int) (why string) 
 	if claimed := o.claimed(until); claimed != "" {
 		return claimed
 	}
-	if as := o.offeredAs(c, until); as != "" {
-		return "another device plugin of this node offers it, too, as " + as
+	if by := o.offeredBy(c, until); by != "" {
+		return by
 	}
 	for _, e := range o.history[:until] {
 		switch e := e.(type) {
@@ -95,19 +95,22 @@ func (o *oracle) lacks(c node.Facts, mode sharing.Mode, until int) (why string) 
 	return why
 }
 
-// offeredAs is the first resource as which others offer a card, "" if they do not.
-func (o *oracle) offeredAs(c node.Facts, until int) (as string) {
+// offeredBy is the first of the others that offers a card, "" if none does.
+func (o *oracle) offeredBy(c node.Facts, until int) (by string) {
 	for _, e := range o.history[:until] {
 		if others, ok := e.(node.OfferedByOthers); ok {
-			as = ""
+			by = ""
 			for i := len(others.Offers) - 1; i >= 0; i-- {
 				if strings.Contains(strings.Join(others.Offers[i].IDs, " "), string(c.UUID)) {
-					as = others.Offers[i].Resource
+					by = "another device plugin of this node offers it, too, as " + others.Offers[i].Resource
+					if driver := others.Offers[i].Driver; driver != "" {
+						by = "DRA driver " + driver + " offers it, too, in a ResourceSlice"
+					}
 				}
 			}
 		}
 	}
-	return as
+	return by
 }
 
 // claimed is why the driver is to be let alone after some of the history, "" if it is not.

@@ -162,7 +162,12 @@ func (s *walk) happen() {
 		s.send(node.Labelled{})
 		s.release(false)
 	case 28:
-		s.send(node.OfferedByOthers{Offers: []node.OtherOffer{{Resource: "a.example/gpu", IDs: []string{string(id) + "::1"}}, {Resource: "b.example/gpu", IDs: []string{string(s.any()), "x"}}}[s.random.IntN(2):]})
+		others := []node.OtherOffer{{Resource: "a.example/gpu", IDs: []string{string(id) + "::1"}}, {Resource: "b.example/gpu", IDs: []string{string(s.any()), "x"}}}
+		which := s.random.IntN(4)
+		if which > 1 {
+			others[which-2].Driver, others[which-2].Resource = "c.example", ""
+		}
+		s.send(node.OfferedByOthers{Offers: others[which%2:]})
 	case 29:
 		s.send(node.OfferedByOthers{})
 	default:

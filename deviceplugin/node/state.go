@@ -35,7 +35,7 @@ type State struct {
 	devices  []device
 	intake   intake
 	claim    claim
-	// othersOffer is what other device plugins of the node offer.
+	// othersOffer is what others offer of the node's devices.
 	othersOffer []OtherOffer
 	troubles    []trouble
 	lost        []lostService
@@ -59,8 +59,8 @@ type device struct {
 	health   health
 	change   modeChange
 	licence  licence
-	// contestedAs is the resource as which others offer the device, "" if they do not.
-	contestedAs string
+	// contest says who else offers the device, "" if nobody does.
+	contest string
 }
 
 // presence is whether the driver lists a device.

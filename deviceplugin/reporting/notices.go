@@ -95,7 +95,7 @@ func (r *Reporter) reportClaim(n *node.Notice) {
 	}
 }
 
-// reportContest reports a device that another device plugin offers, too, and how to end that.
+// reportContest reports a device that somebody else offers, too, and how to end that.
 func (r *Reporter) reportContest(n *node.Notice) {
 	if n.Kind == node.DeviceUncontested {
 		r.recorder.Eventf(r.node, corev1.EventTypeNormal, events.GPUOfferedTwice+events.Resolved, "device %s (index %d) is offered once again", n.Device, n.Index)
@@ -105,10 +105,10 @@ func (r *Reporter) reportContest(n *node.Notice) {
 	if len(n.Pods) > 0 {
 		holders = ". These pods have shares of it: " + joinNames(n.Pods)
 	}
-	klog.InfoS("a device is offered twice", "device", n.Device, "resource", n.Detail)
+	klog.InfoS("a device is offered twice", "device", n.Device, "by", n.Detail)
 	r.recorder.Event(r.node, corev1.EventTypeWarning, events.GPUOfferedTwice, truncateMessage(fmt.Sprintf(
-		"device %s (index %d): another device plugin of this node offers it, too, as %s, and would give it away a second time. Have one of the two leave it: "+
-			"ours with filterdevices in the node configuration, or theirs, NVIDIA's with kubectl label node %s nvidia.com/gpu.deploy.device-plugin=false%s",
+		"device %s (index %d): %s, and would give it away a second time. Have one of the two leave it: ours with filterdevices in the node configuration, "+
+			"or theirs, NVIDIA's with kubectl label node %s nvidia.com/gpu.deploy.device-plugin=false (its DRA driver: nvidia.com/gpu.deploy.dra-driver=false)%s",
 		n.Device, n.Index, n.Detail, r.node.Name, holders)))
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -56,6 +57,7 @@ func testBesideNVIDIA(t *testing.T, w *world) {
 	}
 	t.Cleanup(nvidia.Stop)
 	w.forgottenFilter(ctx, t, u, filter, all[firstWholeIndex])
+	w.besideDRA(ctx, t, all[0])
 	w.nvidiaNode(ctx, t)
 	w.wholeDevices(ctx, t, u, all[firstWholeIndex:])
 	w.sharesBesideThem(ctx, t, u, all[firstWholeIndex:])
@@ -102,6 +104,32 @@ func (w *world) forgottenFilter(ctx context.Context, t *testing.T, u *user.User,
 	w.mode(ctx, t, u, filter)
 	w.waitDevices(ctx, t, oursOfNode, isIn(sharing.HAMiCore))
 	if err := w.nodeSaid(ctx, events.GPUOfferedTwice+events.Resolved, both.UUID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// besideDRA has a DRA driver offer one of our devices: it takes no pods until the driver has left.
+func (w *world) besideDRA(ctx context.Context, t *testing.T, both otherplugin.Device) {
+	t.Helper()
+	name, uuid := sandbox.NodeName, both.UUID
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "beside-nvidia"}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "gpu.nvidia.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, Generation: 1, ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "gpu-0", Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"uuid": {StringValue: &uuid}}}},
+	}}
+	of := w.cluster.Client().ResourceV1().ResourceSlices()
+	if _, err := of.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = of.Delete(context.Background(), slice.Name, metav1.DeleteOptions{}) })
+	if err := w.nodeSaid(ctx, events.GPUOfferedTwice, "device "+uuid+" (index 0): DRA driver gpu.nvidia.com offers it, too, in a ResourceSlice"); err != nil {
+		t.Fatal(err)
+	}
+	w.waitDevices(ctx, t, oursOfNode, func(d *sharing.Device) bool { return d.Healthy == (d.ID != sharing.DeviceID(uuid)) })
+	if err := of.Delete(ctx, slice.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.waitDevices(ctx, t, oursOfNode, isIn(sharing.HAMiCore))
+	if err := w.nodeSaid(ctx, events.GPUOfferedTwice+events.Resolved, uuid); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -83,7 +83,7 @@ const (
 	GPUUnhealthy = "GPUUnhealthy"
 	// GPUHealthy: a device is healthy again.
 	GPUHealthy = "GPUHealthy"
-	// GPUOfferedTwice: another device plugin of the node offers a device, too.
+	// GPUOfferedTwice: another device plugin or a DRA driver of the node offers a device, too.
 	GPUOfferedTwice = "GPUOfferedTwice"
 	// GPULicenceMissing: a vGPU has no licence, or one that ends soon.
 	GPULicenceMissing = "GPULicenceMissing"
