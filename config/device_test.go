@@ -187,6 +187,11 @@ func TestProblemsOfTheDeviceConfig(t *testing.T) {
 		"an unknown section": {
 			"nvidia: {}\namd: {}", []string{"amd: is not known: want one of vnpus, nvidia"},
 		},
+		"HAMi's, which has fields of its own": {
+			"nvidia: {resourceCountName: nvidia.com/gpu, libCudaLogLevel: 1}\nhygon: {resourceCountName: hygon.com/dcunum}\nvnpus: []", []string{
+				"is HAMi's (it has hygon), of ConfigMap hami-scheduler-device. Write ours, volcano-vgpu-device-config, which is also the default of deviceshare.KnownGeometriesCMName",
+			},
+		},
 		"a field in other letters": {
 			"nvidia: {devicesplitcount: 3}", []string{"nvidia.devicesplitcount: is not known: write deviceSplitCount"},
 		},

@@ -32,6 +32,9 @@ func readDevice(data []byte, base Device) (Device, []Problem) {
 	root.readField("vnpus")
 	root.requireField("nvidia")
 	nvidia, there := root.readField("nvidia")
+	if root.reportHAMis() {
+		return Device{}, p
+	}
 	root.reportUnknown()
 	if there {
 		if o, ok := objectOf(nvidia, "nvidia", &p); ok {
@@ -43,6 +46,19 @@ func readDevice(data []byte, base Device) (Device, []Problem) {
 		return Device{}, p
 	}
 	return base, nil
+}
+
+// reportHAMis says so, and nothing else, where the text is of HAMi's ConfigMap, which also
+// configures devices of other vendors. Volcano's and HAMi's pages name it as
+// deviceshare.KnownGeometriesCMName.
+func (o *object) reportHAMis() bool {
+	for _, vendor := range []string{"cambricon", "hygon", "metax", "enflame", "mthreads", "iluvatars", "kunlun", "awsneuron"} {
+		if _, there := o.fields[vendor]; there {
+			o.p.add("", "is HAMi's (it has %s), of ConfigMap hami-scheduler-device. Write ours, %s, which is also the default of deviceshare.KnownGeometriesCMName", vendor, DeviceName)
+			return true
+		}
+	}
+	return false
 }
 
 func (o *object) readDeviceFields(d *Device) {
