@@ -79,6 +79,10 @@ func (r *reader) readSelectors(key, text string) (avoids []sharing.Avoidance) {
 	return avoids
 }
 
+// ExclusiveRules is the argument of the scheduler's configuration by which an administrator keeps
+// pods on different devices: a list of maps of labels, as in Volcano 1.15.
+const ExclusiveRules = "deviceshare.GPUExclusiveRules"
+
 // ReplaceLabels returns selectors as wire.UserNotBeside holds them with other keys and values;
 // false if they cannot be read.
 func ReplaceLabels(text string, key func(string) string, value func(key, value string) string) (string, bool) {

@@ -20,13 +20,13 @@ import (
 // Hash returns the state with every name of a node, namespace, pod, container, group, queue, budget
 // and priority class, and the labels, replaced by a hash, and without the messages of schedulers,
 // which hold names. Of labels, the keys that Kubernetes and Volcano define stay, and their values
-// true and false. Equal names get equal hashes; the salt keeps others from trying names, and must
-// be kept by nobody. Texts on objects that cannot be read become texts that cannot be read either.
-// The receiver is unchanged.
+// true and false. Comments of configurations go. Equal names get equal hashes; the salt keeps
+// others from trying names, and must be kept by nobody. Texts that cannot be read become texts that
+// cannot be read either. The receiver is unchanged.
 func (s *State) Hash(salt []byte) *State {
 	l := newLabelHasher(salt, s)
 	h := l.hasher
-	out := &State{Taken: s.Taken, Hashed: true, DeviceConfig: s.DeviceConfig}
+	out := &State{Taken: s.Taken, Hashed: true, DeviceConfig: withoutComments(s.DeviceConfig)}
 	for _, read := range s.Forbidden {
 		read, _, _ = strings.Cut(read, " -n ") // which names a namespace
 		out.Forbidden = append(out.Forbidden, read)

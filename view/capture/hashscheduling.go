@@ -22,7 +22,7 @@ func (l labelHasher) hashScheduling(s *Scheduling) *Scheduling {
 		return nil
 	}
 	h := l.hasher
-	out := &Scheduling{Config: s.Config}
+	out := &Scheduling{Config: l.hashConfig(s.Config)}
 	for _, n := range s.Nodes {
 		n = n.DeepCopy()
 		h.hashMeta(&n.ObjectMeta)

@@ -173,6 +173,64 @@ func TestAHashedWishKeepsTheSamePodsAway(t *testing.T) {
 	}
 }
 
+// The rules of the scheduler's configuration select pods by their labels, too.
+func TestHashedRulesKeepTheSamePodsApart(t *testing.T) {
+	const before = `# written by ` + secret + `
+actions: "allocate, backfill" # for team-a
+tiers:
+- plugins:
+  - name: gang
+  - name: deviceshare
+    arguments:
+      deviceshare.ScheduleWeight: 10
+      deviceshare.GPUExclusiveRules: RULES
+`
+	for name, c := range map[string]struct{ rules, want string }{
+		"a rule that holds":             {"[{purpose: train}, {purpose: serve}]", "purpose=train purpose=serve"},
+		"of two labels":                 {"[{purpose: train, volcano.sh/preemptable: \"false\"}]", "purpose=train volcano.sh/preemptable=false"},
+		"a value that is no text":       {"[{purpose: true}]", "purpose=true"},
+		"a text, which is a mistake":    {"purpose=train", "{unreadable"},
+		"a list of texts, which is one": {"[purpose=train]", "{unreadable"},
+		"none":                          {"[]", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fullState()
+			s.Scheduling.Config = ptr.To(strings.Replace(before, "RULES", c.rules, 1))
+			hashed := readAll(t, written(t, s.Hash([]byte("salt"))))
+			text := *hashed.Scheduling.Config
+			if strings.Contains(text, "train") || strings.Contains(text, secret) || strings.Contains(text, "team-a") {
+				t.Errorf("a name shows:\n%s", text)
+			}
+			if !strings.Contains(text, "actions: allocate, backfill\n") || !strings.Contains(text, "deviceshare.ScheduleWeight: 10\n") {
+				t.Errorf("more has changed:\n%s", text)
+			}
+			want := c.want
+			for _, p := range hashed.Scheduling.Pods { // whose labels are purpose=train, volcano.sh/preemptable=false
+				for key, value := range p.Labels {
+					if key != "volcano.sh/preemptable" {
+						want = strings.NewReplacer("purpose", key, "train", value).Replace(want)
+					}
+				}
+			}
+			for word := range strings.FieldsSeq(want) {
+				key, value, _ := strings.Cut(word, "=")
+				if !strings.Contains(text, key) || (value != "serve" && !strings.Contains(text, value)) {
+					t.Errorf("no %s in\n%s", word, text)
+				}
+			}
+		})
+	}
+}
+
+func TestAConfigurationThatCannotBeReadShowsNoNames(t *testing.T) {
+	s := fullState()
+	s.Scheduling.Config, s.DeviceConfig = ptr.To("actions: ["+secret), ptr.To("# "+secret+"\nnvidia: {deviceSplitCount: 3}\n")
+	hashed := readAll(t, written(t, s.Hash([]byte("salt"))))
+	if *hashed.Scheduling.Config != "{unreadable" || *hashed.DeviceConfig != "nvidia:\n  deviceSplitCount: 3\n" {
+		t.Errorf("became %q and %q", *hashed.Scheduling.Config, *hashed.DeviceConfig)
+	}
+}
+
 // Whatever a label of a namespace says of its pods, a capture says, too.
 func TestACaptureKeepsWhateverTheReadersOfNamespacesRead(t *testing.T) {
 	for _, key := range append(wireKeys(t), "tier") {

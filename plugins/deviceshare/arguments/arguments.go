@@ -14,6 +14,7 @@ import (
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/policy"
+	"deviceshare/sharing/request"
 )
 
 // Arguments are the plugin's arguments in the scheduler's configuration. The
@@ -51,7 +52,7 @@ const (
 	argConfigNamespace = "deviceshare.KnownGeometriesCMNamespace"
 	argNodeLock        = "deviceshare.NodeLockEnable"
 	argModeWeight      = "deviceshare.ModeWeight." // and a mode
-	argExclusiveRules  = "deviceshare.GPUExclusiveRules"
+	argExclusiveRules  = request.ExclusiveRules
 )
 
 const (
