@@ -93,13 +93,14 @@ func (w *world) edit(pod *corev1.Pod) {
 func TestAPodOfWhichItCannotBeReadWhomItAcceptsIsToldAndLeftAlone(t *testing.T) {
 	one := asks{number: 1, memory: 100}
 	spoilt := wishing(runningOn(t, podOf("spoilt", "g", one), "n1", share("GPU-n1-0", 100)), wire.UserNotBeside, "app!=llm")
+	spoilt = wishing(spoilt, wire.UserNeighbours, "friends")
 	w := newWorld(t, nodeOf(t, devices("n1", 1, 10000)), groupOf("g", 1), spoilt, podOf("p", "g", one))
 	w.schedule()
 	w.schedule()
 	if _, bound := w.binding("p"); bound {
 		t.Error("a pod is bound beside it")
 	}
-	if told := w.report.on(spoilt); len(told) != 1 || !strings.Contains(told[0], "DeviceNeighboursUnreadable") || !strings.Contains(told[0], wire.UserNotBeside) {
+	if told := w.report.on(spoilt); len(told) != 1 || !strings.Contains(told[0], "DeviceNeighboursUnreadable") || !strings.Contains(told[0], wire.UserNotBeside) || !strings.Contains(told[0], wire.UserNeighbours) {
 		t.Errorf("told %q", told)
 	}
 }

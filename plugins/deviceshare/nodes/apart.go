@@ -3,7 +3,8 @@
 package nodes
 
 import (
-	"fmt"
+	"errors"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,8 +31,12 @@ func (r ApartRules) addTo(n *sharing.Neighbours) {
 func (s *Settings) neighboursOf(pod *corev1.Pod) (*sharing.Neighbours, error) {
 	n, mistakes := request.Neighbours(&podspec.Pod{Annotations: pod.Annotations, Labels: pod.Labels})
 	s.Apart.addTo(n)
-	if len(mistakes) > 0 {
-		return n, fmt.Errorf("%s", mistakes[0])
+	if len(mistakes) == 0 {
+		return n, nil
 	}
-	return n, nil
+	texts := make([]string, 0, len(mistakes))
+	for _, m := range mistakes {
+		texts = append(texts, m.String())
+	}
+	return n, errors.New(strings.Join(texts, "; "))
 }
