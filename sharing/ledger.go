@@ -221,7 +221,7 @@ func (l *Ledger) addPlacement(o Owner, p Placement) {
 func (l *Ledger) noteSelective() {
 	l.selectsByName = false
 	for i := range l.views {
-		l.selectsByName = l.selectsByName || l.views[i].usage.byName
+		l.selectsByName = l.selectsByName || l.views[i].usage.marks.has(heldByName)
 	}
 }
 

@@ -207,5 +207,5 @@ func (p party) clashWith(o party, c Clash) Clash {
 
 // isHeldAlone reports whether a pod is on the device that accepts no other.
 func (v *View) isHeldAlone() bool {
-	return v.usage.selective && slices.ContainsFunc(v.held, func(h Held) bool { return h.Neighbours.IsAlone() })
+	return v.usage.marks.has(heldSelective) && slices.ContainsFunc(v.held, func(h Held) bool { return h.Neighbours.IsAlone() })
 }

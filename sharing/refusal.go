@@ -105,9 +105,9 @@ func (r *Refusals) Refused() bool { return r.Found < r.Wanted }
 // either fit or refused for a curable reason.
 func (r *Refusals) Curable() bool {
 	n := r.Found
-	for reason := range r.Count {
-		if Reason(reason).Curable() {
-			n += int(r.Count[reason])
+	for reason, devices := range &r.Count {
+		if devices > 0 && Reason(reason).Curable() {
+			n += int(devices)
 		}
 	}
 	return n >= r.Wanted

@@ -7,17 +7,39 @@ type usage struct {
 	memory  Bytes
 	cores   Percent
 	sharers int
-	// whole: some owner has the device. exclusive: some owner has its compute.
-	// foreign: some share is of another mode than the device is in now, which
-	// happens when a device changes its mode while pods run on it.
-	whole, exclusive, foreign bool
-	// selective: some pod does not accept every other beside it. byName: it depends on labels or
-	// groups of others which of them.
-	selective, byName bool
+	marks   marks
 	// users of containers that are no init containers: those have ended, or end soon.
 	users tenants[User]
 	// namespaces of all pods that have a share, whatever their containers do at the time.
 	namespaces tenants[string]
+}
+
+// marks are what holds of some share on a device. Of most devices nothing does, which is one
+// question then.
+type marks uint8
+
+const (
+	// heldWhole: some owner has the device.
+	heldWhole marks = 1 << iota
+	// heldExclusive: some owner has its compute.
+	heldExclusive
+	// heldForeign: some share is of another mode than the device is in now, which happens when a
+	// device changes its mode while pods run on it.
+	heldForeign
+	// heldSelective: some pod does not accept every other beside it.
+	heldSelective
+	// heldByName: it depends on labels or groups of others which of them.
+	heldByName
+)
+
+func (m marks) has(some marks) bool { return m&some != 0 }
+
+// markIf is a mark of which something decides whether it is there.
+func markIf(m marks, is bool) marks {
+	if is {
+		return m
+	}
+	return 0
 }
 
 // maxCores bounds the compute that one share counts for, so that sums of amounts which
@@ -43,7 +65,7 @@ func sumUsage(held []Held, d *Device) usage {
 // sidecars that started before it. This is the rule Kubernetes applies to every
 // resource.
 func usedByOne(held []Held, d *Device) usage {
-	var steady, peak, marks usage
+	var steady, peak, lasting usage
 	for i := range held {
 		one := shareUsage(&held[i].Share, d)
 		if d.OneNamespace {
@@ -57,24 +79,22 @@ func usedByOne(held []Held, d *Device) usage {
 		if held[i].Kind == Init {
 			one.users = tenants[User]{}
 		}
-		one.selective, one.byName = held[i].Neighbours.IsSelective(), held[i].Neighbours.SelectsByName()
-		marks = marks.plus(one)
+		one.marks |= markIf(heldSelective, held[i].Neighbours.IsSelective()) | markIf(heldByName, held[i].Neighbours.SelectsByName())
+		lasting = lasting.plus(one)
 	}
 	u := maxUsage(peak, steady)
-	marks.memory, marks.cores, marks.sharers = u.memory, u.cores, u.sharers
-	return marks
+	lasting.memory, lasting.cores, lasting.sharers = u.memory, u.cores, u.sharers
+	return lasting
 }
 
 // shareUsage is what one share takes of a device. Negative amounts can only come from
 // annotations that others wrote. They count as nothing: they must never make room.
 func shareUsage(s *Share, d *Device) usage {
 	u := usage{
-		memory:    max(s.Memory, 0),
-		cores:     min(max(s.Cores, 0), maxCores),
-		sharers:   1,
-		whole:     s.Whole,
-		exclusive: s.Cores >= 100,
-		foreign:   s.Mode != d.Mode,
+		memory:  max(s.Memory, 0),
+		cores:   min(max(s.Cores, 0), maxCores),
+		sharers: 1,
+		marks:   markIf(heldWhole, s.Whole) | markIf(heldExclusive, s.Cores >= 100) | markIf(heldForeign, s.Mode != d.Mode),
 	}
 	if d.OneUser {
 		u.users = tenants[User]{some: true, one: s.User}
@@ -92,11 +112,7 @@ func (u usage) plus(v usage) usage {
 	u.memory = u.memory.Plus(v.memory)
 	u.cores += v.cores
 	u.sharers += v.sharers
-	u.whole = u.whole || v.whole
-	u.exclusive = u.exclusive || v.exclusive
-	u.foreign = u.foreign || v.foreign
-	u.selective = u.selective || v.selective
-	u.byName = u.byName || v.byName
+	u.marks |= v.marks
 	u.users = u.users.mergedWith(v.users)
 	u.namespaces = u.namespaces.mergedWith(v.namespaces)
 	return u

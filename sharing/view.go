@@ -189,9 +189,18 @@ func (v *View) Admit(pod *PodRequest) Reason {
 		return pod.Selector.refusalReason(d)
 	case d.Cordon != nil:
 		return Cordoned
+	case v.blocked || v.usage.marks != 0 || v.usage.sharers >= d.MaxShares || pod.Neighbours.IsSelective():
+		return v.admitBeside(pod)
+	}
+	return Fits
+}
+
+// admitBeside is what those on the device have against the pod, or it against them.
+func (v *View) admitBeside(pod *PodRequest) Reason {
+	switch {
 	case !v.acceptsShares():
 		return v.refusalReason()
-	case v.usage.selective || pod.Neighbours.IsSelective():
+	case v.usage.marks.has(heldSelective) || pod.Neighbours.IsSelective():
 		c, _ := v.FindClash(pod)
 		return c.Reason
 	}
@@ -200,14 +209,20 @@ func (v *View) Admit(pod *PodRequest) Reason {
 
 // IsOpen reports whether the device takes shares of some pod, one that those on it accept.
 func (v *View) IsOpen() bool {
-	everyone := PodRequest{}
-	reason := v.Admit(&everyone)
-	return reason == Fits || reason == KeptApart && !v.isHeldAlone()
+	d := v.Device
+	return d.IsInService() && !d.Changing && (v.partitioner == nil || v.partitioner.IsKnown(d)) && v.acceptsShares() && !v.isHeldAlone()
 }
 
 func (v *View) acceptsShares() bool {
-	u := &v.usage
-	return !v.blocked && !u.whole && !u.foreign && (!u.exclusive || v.partitioner != nil) && u.sharers < v.Device.MaxShares
+	return !v.blocked && !v.usage.marks.has(v.closingMarks()) && v.usage.sharers < v.Device.MaxShares
+}
+
+// closingMarks are those of which one closes the device to all other shares.
+func (v *View) closingMarks() marks {
+	if v.partitioner != nil {
+		return heldWhole | heldForeign
+	}
+	return heldWhole | heldForeign | heldExclusive
 }
 
 // refusalReason is why the device takes no more shares.
@@ -215,7 +230,7 @@ func (v *View) refusalReason() Reason {
 	switch {
 	case v.blocked:
 		return Blocked
-	case v.usage.sharers >= v.Device.MaxShares && !v.usage.whole && !v.usage.foreign && !v.usage.exclusive:
+	case v.usage.sharers >= v.Device.MaxShares && !v.usage.marks.has(heldWhole|heldForeign|heldExclusive):
 		return TooManyShares
 	}
 	return HeldExclusively

@@ -251,3 +251,55 @@ func TestASelectorTellsModelsApartWhoseNamesBeginTheSame(t *testing.T) {
 		}
 	}
 }
+
+// What is summed up of devices must be what pods are told: a device is open if it admits a pod of
+// which nothing is known, or would but for pods that accept some others.
+func TestADeviceIsOpenIfItAdmitsSomePod(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	open, answers := 0, map[sharing.Reason]int{}
+	for range 20_000 {
+		d := sharingtest.Device(0, "A100-80", []sharing.Mode{sharing.HAMiCore, sharing.TimeSlicing, sharing.MIG}[r.IntN(3)])
+		if d.Mode == sharing.MIG && r.IntN(3) == 0 {
+			d.MIG = nil
+		}
+		d.Healthy, d.Changing, d.MaxShares = r.IntN(9) > 0, r.IntN(9) == 0, 1+r.IntN(5)
+		if r.IntN(9) == 0 {
+			d.Cordon = &sharing.Cordon{}
+		}
+		var held []sharing.Held
+		alone := false
+		for _, owner := range []sharing.Owner{"a", "b", "c"}[:r.IntN(4)] {
+			s := sharing.Share{Device: d.ID, Mode: d.Mode, Memory: sharing.GiB, Whole: r.IntN(12) == 0}
+			if r.IntN(12) == 0 {
+				s.Mode = sharing.MPS
+			}
+			if r.IntN(12) == 0 {
+				s.Cores = 100
+			}
+			h := by(owner, sharing.App, s)
+			if r.IntN(3) == 0 {
+				h.Neighbours = &sharing.Neighbours{Group: "g", Accepts: sharing.Acceptance(r.IntN(4)), Spread: r.IntN(2) == 0}
+				alone = alone || h.Neighbours.Accepts == sharing.AcceptsNone
+			}
+			held = append(held, h)
+		}
+		v := sharing.NewView(&d, held, factory.New())
+		reason := v.Admit(&sharing.PodRequest{})
+		answers[reason]++
+		if want := reason == sharing.Fits || reason == sharing.KeptApart && !alone; v.IsOpen() != want {
+			t.Fatalf("%+v with %+v is open: %v, and admits: %v", d, held, v.IsOpen(), reason)
+		}
+		if v.IsOpen() {
+			open++
+		}
+	}
+	for _, reason := range []sharing.Reason{sharing.Fits, sharing.Unhealthy, sharing.ChangingMode, sharing.PartitionsUnknown, sharing.Cordoned,
+		sharing.TooManyShares, sharing.HeldExclusively, sharing.KeptApart} {
+		if answers[reason] < 50 {
+			t.Errorf("%v is the answer %d times: that says little", reason, answers[reason])
+		}
+	}
+	if open < 2000 {
+		t.Errorf("%d are open: that says little", open)
+	}
+}

@@ -108,7 +108,7 @@ func (a *attempt) findBestDevice(i int, picks []pick, refusals *sharing.Refusals
 			refusals.Count[reason]++
 			continue
 		}
-		c := candidate{score: a.scoreDevice(v, cost), device: int32(d), rank: a.rank}
+		c := candidate{score: a.policy.Device(v, a.costToOthers(v, cost)), device: int32(d), rank: a.rank}
 		if refusals.Found == 0 || isBetter(c, best) {
 			best, refusals.Found = c, 1
 		}
@@ -130,7 +130,7 @@ func (a *attempt) preferNearest(best candidate, picks []pick, req *sharing.Reque
 			continue
 		}
 		v, cost, reason := a.fitDevice(d, picks, req)
-		if reason == sharing.Fits && a.rank == first.rank && a.scoreDevice(v, cost) == first.score {
+		if reason == sharing.Fits && a.rank == first.rank && a.policy.Device(v, a.costToOthers(v, cost)) == first.score {
 			best.device, best.near = int32(d), near
 		}
 	}

@@ -43,7 +43,7 @@ import (
 // were tried, they are those of the mode that got furthest; and so with
 // NUMA nodes for a pod that wants the devices of one.
 func Place(views []sharing.View, pod *sharing.PodRequest, backends sharing.Backends, p policy.Policy) (placement sharing.Placement, refusals sharing.Refusals) {
-	a := attempt{views: views, pod: pod, backends: backends, policy: p}
+	a := attempt{views: views, pod: pod, backends: backends, policy: p, alone: pod.Neighbours.IsAlone()}
 	if len(pod.Modes) == 0 {
 		a.placeWithNUMA(&placement, &refusals)
 		return placement, refusals
@@ -70,6 +70,7 @@ type attempt struct {
 	backends sharing.Backends
 	policy   policy.Policy
 	mode     sharing.Mode // "" for any
+	alone    bool         // the pod accepts nobody beside it
 	pinned   bool         // to devices of one NUMA node
 	numa     int          // which one; -1 for none
 

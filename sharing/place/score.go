@@ -22,7 +22,7 @@ func Score(h worth.Host, pod *sharing.PodRequest, needs worth.Amounts, backends 
 		return p.Node(h, nil, nil, needs), true
 	}
 	var room [8]worth.Taken
-	a := attempt{views: h.Views, pod: pod, backends: backends, policy: p}
+	a := attempt{views: h.Views, pod: pod, backends: backends, policy: p, alone: pod.Neighbours.IsAlone()}
 	taken, fits := a.takenInFirstMode(room[:0])
 	if !fits && p.Learns() {
 		return Unfit, false
@@ -95,18 +95,18 @@ func (a *attempt) addShare(list []worth.Taken, kind sharing.ContainerKind, s *sh
 	return append(list, worth.Taken{Device: d, Cost: cost, Shares: 1})
 }
 
-// scoreDevice is the policy's score of a device for what it costs others that the pod gets there.
-func (a *attempt) scoreDevice(v *sharing.View, c sharing.Cost) int64 {
-	return a.policy.Device(v, a.costToOthers(v, c))
-}
-
 // costToOthers is what others cannot have of a device when the pod has c of it: all, if it accepts
 // no other beside it.
 func (a *attempt) costToOthers(v *sharing.View, c sharing.Cost) sharing.Cost {
-	if !a.pod.Neighbours.IsAlone() {
-		return c
+	if a.alone { // few pods: this much is inlined
+		return costOfAll(v, c.Loss)
 	}
-	return sharing.Cost{Memory: v.Device.Memory, Cores: 100, Loss: max(c.Loss, v.Worth())}
+	return c
+}
+
+//go:noinline
+func costOfAll(v *sharing.View, loss int64) sharing.Cost {
+	return sharing.Cost{Memory: v.Device.Memory, Cores: 100, Loss: max(loss, v.Worth())}
 }
 
 // forecastLoss is what later requests lose by a partition, as far as it is known once it is

@@ -154,7 +154,7 @@ func (a *attempt) listCandidates(i int, picks []pick, list []candidate, listed l
 		if cap(list) == 0 {
 			continue
 		}
-		c := candidate{score: a.scoreDevice(v, cost), device: int32(d), rank: a.rank}
+		c := candidate{score: a.policy.Device(v, a.costToOthers(v, cost)), device: int32(d), rank: a.rank}
 		if req.Even {
 			c.class = a.amountClass(cost)
 		}
@@ -181,7 +181,7 @@ func (a *attempt) addOptions(list []candidate, c candidate, v *sharing.View, req
 		if !more {
 			break
 		}
-		c.score, c.option = a.scoreDevice(v, cost), int16(n)
+		c.score, c.option = a.policy.Device(v, a.costToOthers(v, cost)), int16(n)
 		if req.Even {
 			c.class = a.amountClass(cost)
 		}

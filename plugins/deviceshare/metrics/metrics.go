@@ -95,8 +95,8 @@ func New() *Metrics {
 
 // CountRefusals counts a refused node. Safe for concurrent use.
 func (m *Metrics) CountRefusals(r *sharing.Refusals) {
-	for reason := sharing.Fits + 1; reason < sharing.Reasons; reason++ {
-		if r.Count[reason] > 0 {
+	for reason, devices := range &r.Count {
+		if devices > 0 && sharing.Reason(reason) != sharing.Fits {
 			m.refusals[reason].Inc()
 		}
 	}
