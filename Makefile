@@ -34,7 +34,7 @@ FUZZED      := ./sharing ./config ./deviceplugin ./plugins/admission ./view/capt
 # One after the other also under `make -j`: parts build into the same folders, and there is one
 # sandbox. What is compiled inside of a part is compiled side by side.
 .NOTPARALLEL:
-.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench openb scale rooms rooms-nodes plans histories mutate chaos sabotage kills hostile pictures fleet versions format lint clean
+.PHONY: help build images release demo sandbox sandbox-down test check test-all test-go test-c test-e2e test-images gpu-build gpu gpu-dry fuzz bench instructions openb scale rooms rooms-nodes plans histories mutate chaos sabotage kills hostile pictures fleet versions format lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -131,6 +131,12 @@ fuzz: ## fuzz every decoder for FUZZTIME each (60s), or so often (5000x)
 
 bench: ## compare fit, refuse and session open with the in-tree code; print how much of what is asked MIG can give
 	$(GOTEST) -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) ./sharing/place/ ./sharing/plan/ ./sharing/mig/... ./plugins/deviceshare/
+
+# What `make instructions` compares: not the benchmarks that take minutes.
+COUNTED ?= Predicate|Decision|SessionOpen|Place|Find|Fit
+
+instructions: ## compare how many instructions benchmarks take at BASE (a commit) and here, by valgrind: exact where times are not; COUNTED='Place|Find' for some
+	@$(GO) run ./e2e/laboratory/cmd/instructions --base '$(BASE)' --bench '$(COUNTED)' ./sharing/place ./sharing/plan ./sharing/mig ./plugins/deviceshare
 
 # A folder with a list of nodes and lists of pods in the form of the openb trace; see docs/placement.md.
 DATA   ?= data/openb
