@@ -70,6 +70,7 @@ func leftOut() map[string]string {
 		"dcgm":                                    "mirror: `TestContainersHaveTheDevicesThatTheyWereGiven`, `TestAnExporterFindsEveryPodUnderItsDevices`",
 		"autoscale":                               "deviceshare: `TestANodeIsAskedForWhenPodsLackDevicesAndNoMoreWhenItHasCome`; demand: `TestTheNodesAskedForSufficeAndOneLessDoesNot`",
 		"fluid":                                   "deviceshare: `TestACacheWinsAsThePageSays`",
+		"fips":                                    "signing: `TestPlacementsAreSignedAndCheckedWithFIPSCryptographyOnly`; manifests: `TestEveryContainerRunsWithTheCryptographyThatTheValuesSay`",
 		"broken_checkpoint":                       "agent: `TestABrokenCheckpointIsKeptAsideAndRebuiltFromWhatRuns`",
 		"missing_driver":                          "deviceshare-device-plugin: `TestADriverThatIsMissingIsAnEventAndTheNodeComesUpLater`",
 		"driver_upgrade":                          "deviceshare: `TestPodsLeaveANodeWhoseDriverIsReplaced`; node: `testdata/47-another-driver.txt`",
