@@ -56,6 +56,33 @@ func testUnfit(t *testing.T, w *world) {
 	}
 	succeeds(ctx, t, u, "in-nvidia")
 	succeeds(ctx, t, u, "plain")
+	t.Run("claims", func(t *testing.T) { testUnallocatedClaims(ctx, t, u) })
+}
+
+// testUnallocatedClaims creates pods with resource claims, with devices of ours and without: as
+// installed, nobody allocates them, and a pod that was bound would wait on its node for ever.
+func testUnallocatedClaims(ctx context.Context, t *testing.T, u *user.User) {
+	claims := func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "nic", ResourceClaimTemplateName: ptr.To("nic")}}
+		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "nic"}}
+	}
+	sharing := pod("claims-and-gpu").App("main", workload.Ask{Number: 1, Memory: 256}, "info").Edit(claims).Build()
+	if err := u.Create(ctx, sharing, pod("claims").Plain("main", "true").Edit(claims).Build()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"claims-and-gpu", "claims"} {
+		if p, err := u.Get(ctx, name); err != nil || len(p.Spec.ResourceClaims) == 0 {
+			t.Skipf("this API server has no resource claims: %v, %v", p.Spec.ResourceClaims, err)
+		}
+		if text, err := u.WaitEvent(ctx, name, "FailedScheduling", "allocates no resource claims (spec.resourceClaims: nic)"); err != nil {
+			t.Error(err)
+		} else {
+			t.Log(text)
+		}
+		if p, err := u.Get(ctx, name); err != nil || p.Spec.NodeName != "" {
+			t.Errorf("pod %s is on node %q, %v", name, p.Spec.NodeName, err)
+		}
+	}
 }
 
 // runtimeClass makes a RuntimeClass for the time of the test.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 
+	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
@@ -71,8 +72,11 @@ func (a *ask) refusalText(r *sharing.Refusals) string {
 }
 
 // readAsk reads what a pod asks for; nil if it asks for no devices. That of a pod which asks by
-// names that nobody serves has mistakes.
+// names that nobody serves, or has claims that nobody allocates, has mistakes.
 func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
+	if err := requireAllocated(pod, s); err != nil {
+		return &ask{pod: pod, settings: s, mistakes: err}
+	}
 	if !corepod.Asks(pod, s.Names) {
 		if s.Unread && corepod.AsksExtended(pod) {
 			return &ask{pod: pod, settings: s, uncertain: true}
@@ -99,6 +103,20 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 		a.mistakes = fmt.Errorf("node(s) refuse the pod, because its device request cannot be read: %s", strings.Join(texts, "; "))
 	}
 	return a
+}
+
+// requireAllocated returns an error if a pod has resource claims that nobody would allocate: bound
+// all the same, it would wait on its node for ever.
+func requireAllocated(pod *corev1.Pod, s *nodes.Settings) error {
+	if len(pod.Spec.ResourceClaims) == 0 || pod.Spec.NodeName != "" || s.AllocatesClaims {
+		return nil
+	}
+	var names []string
+	for i := range pod.Spec.ResourceClaims {
+		names = append(names, pod.Spec.ResourceClaims[i].Name)
+	}
+	return fmt.Errorf("node(s) refuse the pod, because this scheduler allocates no resource claims (spec.resourceClaims: %s) without %s: true among the arguments of its plugin predicates",
+		strings.Join(names, ", "), arguments.AllocateClaims)
 }
 
 // served returns the request, nil if there are no devices to be given for it.

@@ -206,6 +206,30 @@ func unreadableCases() map[string]waitCase {
 	}
 }
 
+// claimsOf gives a pod claims.
+func claimsOf(p *corev1.Pod, names ...string) *corev1.Pod {
+	for _, name := range names {
+		p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, corev1.PodResourceClaim{Name: name, ResourceClaimTemplateName: &name})
+	}
+	return p
+}
+
+// claimCases are pods with claims that nobody allocates.
+func claimCases() map[string]waitCase {
+	const what = "this scheduler allocates no resource claims (spec.resourceClaims: nic, gpu) without predicate.DynamicResourceAllocationEnable: true among the arguments of its plugin predicates"
+	build := func(a asks) func(t *testing.T) *world {
+		return func(t *testing.T) *world {
+			w := newWorld(t, small(t, "n1", 1), groupOf("g", 1), claimsOf(podOf("p", "g", a), "nic", "gpu"))
+			w.with("predicates")
+			return w
+		}
+	}
+	return map[string]waitCase{
+		"claims that nobody allocates":            {cause: news.Request, build: build(asks{}), pod: "p", want: []string{what}},
+		"claims that nobody allocates, and a GPU": {cause: news.Request, build: build(asks{number: 1, memory: 1000}), pod: "p", want: []string{what}},
+	}
+}
+
 // gangCases are gangs of which some pods fit.
 func gangCases() map[string]waitCase {
 	one := asks{number: 1, memory: 1000}
@@ -303,6 +327,7 @@ func nodeCases() map[string]waitCase {
 func TestEveryPodThatWaitsIsToldTheTrueReason(t *testing.T) {
 	cases := heldBackCases()
 	maps.Copy(cases, unreadableCases())
+	maps.Copy(cases, claimCases())
 	maps.Copy(cases, gangCases())
 	maps.Copy(cases, nodeCases())
 	maps.Copy(cases, quotaCases())

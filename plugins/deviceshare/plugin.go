@@ -14,6 +14,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/cache"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/plugins/deviceshare/queues"
@@ -83,10 +84,10 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	}
 	if p.settings == nil {
 		defaults := nodes.DefaultSettings()
-		defaults.Unread = true
+		defaults.Unread, defaults.AllocatesClaims = true, arguments.AllocatesClaims(ssn.Tiers)
 		p.settings = &defaults
 	} else {
-		p.settings = p.store.arguments.WithRules(p.settings)
+		p.settings = p.store.arguments.Complete(p.settings, arguments.AllocatesClaims(ssn.Tiers))
 		p.store.updateFromSnapshot(ssn, p.settings)
 	}
 	p.evictions = evictions{judge: &p.judge, jobs: ssn.Jobs, dryRuns: dryRunPreemption(ssn), order: ssn}

@@ -17,8 +17,8 @@ type Memory struct {
 	raw  framework.Arguments
 	seen bool
 	now  Reading
-	// ruled are the settings plain with the rules of the arguments.
-	ruled, plain *nodes.Settings
+	// whole are the settings plain with what Complete adds.
+	whole, plain *nodes.Settings
 }
 
 // Reading is what the arguments of a session come to.
@@ -49,20 +49,22 @@ func (m *Memory) Read(raw framework.Arguments) Reading {
 		return m.now
 	}
 	m.now.Arguments, m.now.Usable, m.now.IsAdopted = args, true, true
-	m.ruled, m.plain = nil, nil
+	m.whole, m.plain = nil, nil
 	return m.now
 }
 
-// WithRules returns the settings with the rules of the arguments in force, the same value for the
-// same settings: nodes are read again when it is another one.
-func (m *Memory) WithRules(plain *nodes.Settings) *nodes.Settings {
+// Complete returns the settings with the rules of the arguments in force, and whether Volcano
+// allocates claims. It is the same value for the same settings: nodes are read again when it is
+// another one.
+func (m *Memory) Complete(plain *nodes.Settings, allocatesClaims bool) *nodes.Settings {
 	rules := m.now.Apart
-	if len(rules) == 0 {
+	if len(rules) == 0 && !allocatesClaims {
 		return plain
 	}
-	if m.plain != plain {
-		ruled := *plain
-		ruled.Apart, m.plain, m.ruled = rules, plain, &ruled
+	if m.plain != plain || m.whole.AllocatesClaims != allocatesClaims {
+		whole := *plain
+		whole.Apart, whole.AllocatesClaims = rules, allocatesClaims
+		m.plain, m.whole = plain, &whole
 	}
-	return m.ruled
+	return m.whole
 }

@@ -15,8 +15,8 @@ import (
 	"deviceshare/sharing/request"
 )
 
-// Settings is what the device configuration says to the scheduler, with the rules of its
-// arguments. A value is never changed; an edit of the configuration makes a new one, and every
+// Settings is what the device configuration says to the scheduler, with what its own configuration
+// adds. A value is never changed; an edit of the configuration makes a new one, and every
 // node is read anew.
 type Settings struct {
 	// Names are the resource names that pods ask with.
@@ -30,6 +30,8 @@ type Settings struct {
 	Unread bool
 	// Apart are the rules of the plugin's arguments that keep pods on different devices.
 	Apart ApartRules
+	// AllocatesClaims says that a plugin of Volcano allocates the resource claims of pods.
+	AllocatesClaims bool
 }
 
 // DefaultSettings are in force where there is no configuration.
