@@ -104,7 +104,7 @@ func (c *counter) comparePackage(ctx context.Context, number int, pkg string) (r
 			return nil, fmt.Errorf("build its tests in %s: %w\n%s", dir, err, out)
 		}
 	}
-	list, err := execute(ctx, filepath.Join(".", pkg), binaries[1], "-test.run=^$", "-test.bench="+c.bench, "-test.benchtime=20ms")
+	list, err := execute(ctx, filepath.Join(".", pkg), binaries[1], "-test.run=^$", "-test.bench="+c.bench, "-test.benchtime=50ms")
 	if err != nil {
 		return nil, err
 	}
