@@ -111,6 +111,7 @@ func whenDisturbed(r *rights) []suite {
 		{"autoscale", testAutoscale},
 		{"fluid", testFluid},
 		{"fips", testFIPS},
+		{"claims_by_hand", testClaimsByHand},
 		{"rights_when_disturbed", r.test},
 		{"chaos", testChaos}, // after rights: an API server that has just started refuses what it has not read yet
 		{"false_alarms_when_disturbed", testFalseAlarms},
