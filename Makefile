@@ -135,7 +135,7 @@ bench: ## compare fit, refuse and session open with the in-tree code; print how 
 # What `make instructions` compares: not the benchmarks that take minutes.
 COUNTED ?= Predicate|Decision|SessionOpen|Place|Find|Fit
 
-instructions: ## compare how many instructions benchmarks take at BASE (a commit) and here, by valgrind: exact where times are not; COUNTED='Place|Find' for some
+instructions: ## compare how many instructions benchmarks take at BASE (a commit) and here, by valgrind: exacter than times; COUNTED='Place|Find' for some
 	@$(GO) run ./e2e/laboratory/cmd/instructions --base '$(BASE)' --bench '$(COUNTED)' ./sharing/place ./sharing/plan ./sharing/mig ./plugins/deviceshare
 
 # A folder with a list of nodes and lists of pods in the form of the openb trace; see docs/placement.md.

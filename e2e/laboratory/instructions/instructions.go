@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package instructions reads how many instructions of the processor the operations of benchmarks
-// take. On a machine that is shared, times differ by a tenth from one run to the next; these do not
-// by a hundredth.
+// take. On a machine that is shared, times differ by a tenth from one run to the next; these by
+// less than a hundredth, unless a benchmark prepares much and repeats little.
 package instructions
 
 import (
@@ -64,33 +64,46 @@ func ParseCount(log string) (int64, error) {
 	return 0, errors.New("cachegrind counted nothing")
 }
 
-// PerOperation returns the instructions of one operation by two runs of different length: whatever
-// comes before and after the operations is in both.
-func PerOperation(short, long Count) float64 {
-	return float64(long.Instructions-short.Instructions) / float64(long.Operations-short.Operations)
+// Estimate is how many instructions an operation takes, and by how much that may be wrong.
+type Estimate struct{ Value, Doubt float64 }
+
+// PerOperation estimates an operation by two runs of one length and a longer one: whatever comes
+// before and after the operations is in all. Runs of one length differ by the seeds of their maps.
+func PerOperation(first, second Count, long Count) Estimate {
+	more := float64(long.Operations - first.Operations)
+	before := float64(first.Instructions+second.Instructions) / 2
+	return Estimate{(float64(long.Instructions) - before) / more, math.Abs(float64(first.Instructions-second.Instructions)) / more}
 }
 
 // Row is what an operation takes before and after a change.
 type Row struct {
 	Name          string
-	Before, After float64
+	Before, After Estimate
 }
 
-// Percent is by how much it takes more; not a number if it took nothing before.
-func (r Row) Percent() float64 {
-	if r.Before <= 0 {
-		return math.NaN()
+// Percent is by how much it takes more, and by how much that may be wrong; not numbers if it took
+// nothing before.
+func (r Row) Percent() (percent, doubt float64) {
+	if r.Before.Value <= 0 {
+		return math.NaN(), math.NaN()
 	}
-	return 100 * (r.After/r.Before - 1)
+	return 100 * (r.After.Value/r.Before.Value - 1), 100 * (r.Before.Doubt + r.After.Doubt) / r.Before.Value
+}
+
+// String is the row as a sentence.
+func (r Row) String() string {
+	percent, doubt := r.Percent()
+	return fmt.Sprintf("%s: %.0f before, %.0f after: %+.1f %%, within %.1f", r.Name, r.Before.Value, r.After.Value, percent, doubt)
 }
 
 // Table writes rows for people.
 func Table(rows []Row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "benchmark\tbefore\tafter\t\t")
+	fmt.Fprintln(w, "benchmark\tbefore\tafter\t\twithin\t")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%+.1f %%\t\n", strings.TrimPrefix(r.Name, "Benchmark"), r.Before, r.After, r.Percent())
+		percent, doubt := r.Percent()
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%+.1f %%\t%.1f\t\n", strings.TrimPrefix(r.Name, "Benchmark"), r.Before.Value, r.After.Value, percent, doubt)
 	}
 	_ = w.Flush() // into memory
 	return b.String()

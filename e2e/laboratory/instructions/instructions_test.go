@@ -32,20 +32,20 @@ func TestAPatternSelectsOneBenchmark(t *testing.T) {
 	}
 }
 
-func TestAnOperationTakesWhatTheLongerRunHasMore(t *testing.T) {
+func TestAnOperationTakesWhatTheLongerRunHasMoreAndIsAsDoubtfulAsRunsDiffer(t *testing.T) {
 	const log = "==7== Command: x\n==7==\n==7== I   refs:      %s\n"
 	var counts []Count
 	for _, c := range []struct {
 		operations int64
 		figure     string
-	}{{10, "1,000,500"}, {30, "1,001,500"}} {
+	}{{10, "1,000,400"}, {10, "1,000,600"}, {30, "1,001,500"}} {
 		n, err := ParseCount(strings.Replace(log, "%s", c.figure, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
 		counts = append(counts, Count{c.operations, n})
 	}
-	if got := PerOperation(counts[0], counts[1]); got != 50 {
+	if got := PerOperation(counts[0], counts[1], counts[2]); got != (Estimate{50, 10}) {
 		t.Errorf("an operation takes %v", got)
 	}
 }
@@ -59,13 +59,17 @@ func TestARunThatWasNotCountedIsAnError(t *testing.T) {
 }
 
 func TestATableShowsBothAndTheDifference(t *testing.T) {
-	got := Table([]Row{{"BenchmarkPlace/fit", 4000, 4100}, {"BenchmarkX", 0, 1}})
-	for _, want := range []string{"Place/fit", "4000", "4100", "+2.5 %", "NaN"} {
+	row := Row{"BenchmarkPlace/fit", Estimate{4000, 10}, Estimate{4100, 30}}
+	if want := "BenchmarkPlace/fit: 4000 before, 4100 after: +2.5 %, within 1.0"; row.String() != want {
+		t.Errorf("a row says %q", row.String())
+	}
+	got := Table([]Row{row, {"BenchmarkX", Estimate{}, Estimate{1, 0}}})
+	for _, want := range []string{"Place/fit", "4000", "4100", "+2.5 %", "1.0", "NaN"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if !math.IsNaN(Row{After: 1}.Percent()) {
+	if percent, _ := (Row{After: Estimate{1, 0}}).Percent(); !math.IsNaN(percent) {
 		t.Error("a part of nothing is a number")
 	}
 }

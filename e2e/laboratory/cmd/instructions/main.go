@@ -110,39 +110,44 @@ func (c *counter) comparePackage(ctx context.Context, number int, pkg string) (r
 	}
 	for _, b := range instructions.ParseList(list) {
 		row := instructions.Row{Name: b.Name}
-		for i, to := range []*float64{&row.Before, &row.After} {
-			if *to, err = c.count(ctx, filepath.Join(directories[i], pkg), binaries[i], b); err != nil {
+		for i, to := range []*instructions.Estimate{&row.Before, &row.After} {
+			if *to, err = c.estimate(ctx, filepath.Join(directories[i], pkg), binaries[i], b); err != nil {
 				return rows, err
 			}
 		}
-		fmt.Printf("%s: %.0f before, %.0f after: %+.1f %%\n", row.Name, row.Before, row.After, row.Percent())
+		fmt.Println(row)
 		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
-// count returns the instructions of one operation of a benchmark.
-func (c *counter) count(ctx context.Context, dir, binary string, b instructions.Benchmark) (float64, error) {
-	var counts [2]instructions.Count
-	for i, factor := range []int{1, 3} {
-		log := filepath.Join(c.scratch, "log")
-		operations := factor * b.Operations
-		_, err := execute(ctx, dir, "valgrind", "--tool=cachegrind", "--cache-sim=no", "--branch-sim=no", "--cachegrind-out-file=/dev/null", "--log-file="+log,
-			binary, "-test.run=^$", "-test.bench="+b.Pattern(), fmt.Sprintf("-test.benchtime=%dx", operations))
+// estimate returns the instructions of one operation of a benchmark.
+func (c *counter) estimate(ctx context.Context, dir, binary string, b instructions.Benchmark) (instructions.Estimate, error) {
+	var counts []instructions.Count
+	for _, factor := range []int{1, 1, 3} {
+		one, err := c.count(ctx, dir, binary, b, factor*b.Operations)
 		if err != nil {
-			return 0, err
+			return instructions.Estimate{}, fmt.Errorf("count %s: %w", b.Name, err)
 		}
-		text, err := os.ReadFile(log)
-		if err != nil {
-			return 0, fmt.Errorf("count %s: %w", b.Name, err)
-		}
-		n, err := instructions.ParseCount(string(text))
-		if err != nil {
-			return 0, fmt.Errorf("count %s: %w", b.Name, err)
-		}
-		counts[i] = instructions.Count{Operations: int64(operations), Instructions: n}
+		counts = append(counts, one)
 	}
-	return instructions.PerOperation(counts[0], counts[1]), nil
+	return instructions.PerOperation(counts[0], counts[1], counts[2]), nil
+}
+
+// count runs a benchmark with so many operations.
+func (c *counter) count(ctx context.Context, dir, binary string, b instructions.Benchmark, operations int) (instructions.Count, error) {
+	log := filepath.Join(c.scratch, "log")
+	_, err := execute(ctx, dir, "valgrind", "--tool=cachegrind", "--cache-sim=no", "--branch-sim=no", "--cachegrind-out-file=/dev/null", "--log-file="+log,
+		binary, "-test.run=^$", "-test.bench="+b.Pattern(), fmt.Sprintf("-test.benchtime=%dx", operations))
+	if err != nil {
+		return instructions.Count{}, err
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return instructions.Count{}, err
+	}
+	n, err := instructions.ParseCount(string(text))
+	return instructions.Count{Operations: int64(operations), Instructions: n}, err
 }
 
 // execute runs a program of which nothing depends on time: one processor, no garbage collection, no
