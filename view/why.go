@@ -55,7 +55,7 @@ func (c *Cluster) explainPod(p *corev1.Pod) Why {
 	case w.Scheduler != "":
 		w.Notes = c.notesOn(p)
 		w.Answer = fmt.Sprintf("%s waits, the scheduler says: %s", w.Pod, w.Scheduler)
-		if _, mistakes := c.settings.ReadRequest(p); len(w.Notes)+len(mistakes) == 0 {
+		if _, mistakes := c.settings.ReadRequest(p); len(w.Notes)+len(mistakes)+len(p.Spec.ResourceClaims) == 0 {
 			w.Plan = fmt.Sprintf("kubectl deviceshare plan %s -n %s", p.Name, p.Namespace)
 		}
 	default:

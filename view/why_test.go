@@ -85,6 +85,24 @@ func TestWhyGivesTheSchedulersWordsAndAddsWhatItCannotKnow(t *testing.T) {
 	}
 }
 
+func TestAPlanIsOfferedToPodsThatMovesMayHelp(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit    func(*corev1.Pod)
+		offered bool
+	}{
+		"a pod that lacks room":         {func(*corev1.Pod) {}, true},
+		"a request that cannot be read": {func(p *corev1.Pod) { p.Annotations[wire.UserMode] = "fast" }, false},
+		"claims, which no plan is for":  {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "nic"}} }, false},
+	} {
+		p := told(podOf("worker", 1), corev1.PodReasonUnschedulable, "no room")
+		p.Spec.SchedulerName = "volcano"
+		c.edit(p)
+		if w := whyOf(t, stateOf(t, p, gangOf(1)), "worker"); (w.Plan != "") != c.offered {
+			t.Errorf("%s: the plan is %q", name, w.Plan)
+		}
+	}
+}
+
 func TestACaptureWithHashedNamesSaysWhereItsSentencesAre(t *testing.T) {
 	s := stateOf(t, told(podOf("worker", 1), corev1.PodReasonUnschedulable, "secret"), gangOf(1)).Hash([]byte("salt"))
 	status := view.Read(s, factory.New()).Status()

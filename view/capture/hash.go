@@ -161,6 +161,9 @@ func (h hasher) hashSpec(s *corev1.PodSpec) {
 	for i := range s.SchedulingGates {
 		s.SchedulingGates[i].Name = h.hashName(s.SchedulingGates[i].Name)
 	}
+	for i := range s.ResourceClaims {
+		s.ResourceClaims[i].Name = h.hashName(s.ResourceClaims[i].Name)
+	}
 	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
 		for i := range list {
 			list[i].Name = h.hashName(list[i].Name)

@@ -115,8 +115,8 @@ func schedulingPod(p *corev1.Pod) *corev1.Pod {
 	out.Spec = corev1.PodSpec{
 		NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, SchedulingGates: slices.Clone(p.Spec.SchedulingGates),
 		NodeSelector: p.Spec.NodeSelector, Affinity: p.Spec.Affinity, Tolerations: p.Spec.Tolerations,
-		TopologySpreadConstraints: p.Spec.TopologySpreadConstraints,
-		Priority:                  p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, PreemptionPolicy: p.Spec.PreemptionPolicy,
+		TopologySpreadConstraints: p.Spec.TopologySpreadConstraints, ResourceClaims: onlyClaimNames(p),
+		Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, PreemptionPolicy: p.Spec.PreemptionPolicy,
 		HostNetwork: p.Spec.HostNetwork, Overhead: p.Spec.Overhead, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
 		InitContainers: schedulingContainers(p.Spec.InitContainers), Containers: schedulingContainers(p.Spec.Containers),
 	}

@@ -75,7 +75,7 @@ func trimPod(p *corev1.Pod, like *containerCache) *corev1.Pod {
 		SchedulingGates: slices.Clone(p.Spec.SchedulingGates), SecurityContext: onlyPodUser(p.Spec.SecurityContext),
 		InitContainers: like.trimCached(p.Spec.InitContainers), Containers: like.trimCached(p.Spec.Containers),
 		PriorityClassName: p.Spec.PriorityClassName, ActiveDeadlineSeconds: p.Spec.ActiveDeadlineSeconds,
-		Affinity: onlyAcrossNamespaces(p),
+		Affinity: onlyAcrossNamespaces(p), ResourceClaims: onlyClaimNames(p),
 	}
 	out.Status = corev1.PodStatus{
 		Phase: p.Status.Phase, QOSClass: p.Status.QOSClass,
@@ -83,6 +83,14 @@ func trimPod(p *corev1.Pod, like *containerCache) *corev1.Pod {
 	}
 	out.Status.Conditions = onlyScheduled(p.Status.Conditions)
 	return out
+}
+
+// onlyClaimNames keeps that a pod has resource claims, and their names in the pod.
+func onlyClaimNames(p *corev1.Pod) (kept []corev1.PodResourceClaim) {
+	for i := range p.Spec.ResourceClaims {
+		kept = append(kept, corev1.PodResourceClaim{Name: p.Spec.ResourceClaims[i].Name})
+	}
+	return kept
 }
 
 // onlyAcrossNamespaces keeps of a pod's affinity that it looks at other namespaces, and not how:

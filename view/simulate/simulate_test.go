@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 
 	"deviceshare/sharing"
@@ -134,6 +135,25 @@ func TestAPodThatFitsIsPlacedAndOneThatDoesNotIsToldWhy(t *testing.T) {
 	}
 	if w.Before.Placed != 0 || w.After.Placed != 1 || w.After.Waiting != 1 || w.After.Models[0].MemoryPromised != 4096<<20 {
 		t.Errorf("before %+v, after %+v", w.Before, w.After)
+	}
+}
+
+// A capture keeps that a pod has claims, and no names of it where names are hashed.
+func TestAPodWithClaimsThatNobodyAllocatesWaitsInACaptureToo(t *testing.T) {
+	claimant := waiting("claimant", "4096")
+	claimant.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "secret-nic", ResourceClaimName: ptr.To("secret-claim")}}
+	state := captured(withGroups(node("a", 1), claimant, waiting("other", "4096"))...)
+	for name, s := range map[string]*capture.State{"plain": again(t, state), "hashed": again(t, state.Hash([]byte("0123456789abcdef")))} {
+		var text bytes.Buffer
+		if err := capture.Write(&text, s); err != nil {
+			t.Fatal(err)
+		}
+		if w := ask(t, s, simulate.Question{}); w.After.Placed != 1 || w.After.Waiting != 1 {
+			t.Errorf("%s: %d are placed, %d wait", name, w.After.Placed, w.After.Waiting)
+		}
+		if shown := strings.Count(text.String(), "secret-"); (shown > 0) != (name == "plain") || strings.Contains(text.String(), "secret-claim") {
+			t.Errorf("%s: names of claims are in it %d times:\n%s", name, shown, &text)
+		}
 	}
 }
 
