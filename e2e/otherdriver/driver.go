@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package otherdriver is a DRA driver in as few lines as one needs: for what a kubelet does with
-// claims, and for claims of others beside ours. It publishes no ResourceSlices. A container that
-// has one of its claims finds the devices in its environment.
+// claims, and for claims of others beside ours. It publishes ResourceSlices if it is told to. A
+// container that has one of its claims finds the devices in its environment.
 package otherdriver
 
 import (
@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
 	cdi "tags.cncf.io/container-device-interface/specs-go"
 )
 
@@ -63,6 +64,19 @@ func Start(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	d.helper = helper
 	return d, nil
+}
+
+// Publish offers devices of the node in a ResourceSlice, until the driver stops.
+func (d *Driver) Publish(ctx context.Context, devices ...string) error {
+	var slice resourceslice.Slice
+	for _, name := range devices {
+		slice.Devices = append(slice.Devices, resourcev1.Device{Name: name})
+	}
+	pools := map[string]resourceslice.Pool{d.cfg.Node: {Slices: []resourceslice.Slice{slice}}}
+	if err := d.helper.PublishResources(ctx, resourceslice.DriverResources{Pools: pools}); err != nil {
+		return fmt.Errorf("publish devices of DRA driver %s: %w", Name, err)
+	}
+	return nil
 }
 
 // Stop ends it, as the end of its process does.

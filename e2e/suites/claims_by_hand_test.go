@@ -23,11 +23,13 @@ import (
 	"deviceshare/e2e/otherdriver"
 	"deviceshare/e2e/sandbox"
 	"deviceshare/e2e/user"
+	"deviceshare/e2e/workload"
 )
 
 // testClaimsByHand asks Kubernetes, not this product, what ADR 0065 stands on: a claim whose
 // allocation somebody has written, of a driver that publishes no ResourceSlices, works on the
-// kubelet, after its restarts, and for pods that are bound to it later.
+// kubelet, after its restarts, and for pods that are bound to it later. Its part by_volcano asks
+// what Volcano allocates.
 func testClaimsByHand(t *testing.T, w *world) {
 	ctx, u := w.user(t, "claims-by-hand", 6*time.Minute)
 	h := w.handClaim(ctx, t, u, "early")
@@ -70,6 +72,60 @@ func testClaimsByHand(t *testing.T, w *world) {
 	late.runs(ctx, t, "third")
 	late.endsWithItsLastPod(ctx, t, driver, "third")
 	h.endsWithItsLastPod(ctx, t, driver, "first", "second")
+	t.Run("by_volcano", func(t *testing.T) { w.claimsByVolcano(ctx, t, u, driver) })
+}
+
+// claimsByVolcano turns on what pods with claims are told to turn on: Volcano allocates a claim of
+// another driver, for a pod that has a share of ours as well.
+func (w *world) claimsByVolcano(ctx context.Context, t *testing.T, u *user.User, driver *otherdriver.Driver) {
+	if err := driver.Publish(ctx, handDevice); err != nil {
+		t.Fatal(err)
+	}
+	w.handClass(ctx, t)
+	h := w.handClaim(ctx, t, u, "scheduled")
+	both := pod("both").App("main", workload.Ask{Number: 1, Memory: 256}, "forever").Edit(h.give).Build()
+	if err := u.Create(ctx, both); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.WaitEvent(ctx, "both", "FailedScheduling", allocateClaims); err != nil {
+		t.Fatal(err)
+	}
+	const plugin = "- name: predicates\n"
+	right := w.configureScheduler(ctx, t, func(text string) string {
+		at := strings.Index(text, plugin)
+		indent := "\n" + text[strings.LastIndexByte(text[:at], '\n')+1:at]
+		return text[:at] + strings.TrimSpace(plugin) + indent + "  arguments:" + indent + "    " + allocateClaims + ": true\n" + text[at+len(plugin):]
+	})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
+		defer cancel()
+		w.configureScheduler(ctx, t, func(string) string { return right })
+		w.hurryConfig(ctx, t)
+	})
+	w.hurryConfig(ctx, t)
+	if _, err := u.WaitRunning(ctx, "both"); err != nil {
+		t.Fatal(err)
+	}
+	if prepared, _ := driver.Asked(h.uid); prepared == 0 {
+		t.Error("the kubelet has not asked the driver for the claim")
+	}
+	h.endsWithItsLastPod(ctx, t, driver, "both")
+}
+
+// handClass makes the class of the claims, for the time of the test.
+func (w *world) handClass(ctx context.Context, t *testing.T) {
+	t.Helper()
+	classes := w.cluster.Client().ResourceV1().DeviceClasses()
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: handClassName}, Spec: resourcev1.DeviceClassSpec{
+		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: "device.driver == '" + otherdriver.Name + "'"}}}}}
+	if _, err := classes.Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := classes.Delete(context.Background(), handClassName, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // handClaim is a claim, and what is done to it by hand.
@@ -81,15 +137,21 @@ type handClaim struct {
 	uid  types.UID
 }
 
-// handDevice is the device that is allocated.
-const handDevice = "gpu-0"
+// handDevice is the device that is allocated, handClassName the class that claims name.
+const (
+	handDevice    = "gpu-0"
+	handClassName = "by-hand.example"
+)
 
-// handClaim creates a claim of a class that is not there.
+// allocateClaims is the argument of Volcano's plugin predicates that pods with claims are told of.
+const allocateClaims = "predicate.DynamicResourceAllocationEnable"
+
+// handClaim creates a claim, whether its class is there or not.
 func (w *world) handClaim(ctx context.Context, t *testing.T, u *user.User, name string) *handClaim {
 	t.Helper()
 	of := w.cluster.Client().ResourceV1().ResourceClaims(u.Namespace())
 	c, err := of.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceClaimSpec{
-		Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "none.example"}}}},
+		Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: handClassName}}}},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -114,11 +176,8 @@ func (w *world) otherDriver(ctx context.Context, t *testing.T) *otherdriver.Driv
 // pod creates a pod with the claim, for a scheduler that is not there.
 func (h *handClaim) pod(ctx context.Context, t *testing.T, name string) *corev1.Pod {
 	t.Helper()
-	p := pod(name).Plain("main", "echo has $"+otherdriver.Variable+"; exec sleep 100000").Edit(func(p *corev1.Pod) {
-		p.Spec.SchedulerName = "nobody"
-		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &h.name}}
-		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
-	}).Build()
+	p := pod(name).Plain("main", "echo has $"+otherdriver.Variable+"; exec sleep 100000").Edit(h.give).Build()
+	p.Spec.SchedulerName = "nobody"
 	if err := h.u.Create(ctx, p); err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +186,12 @@ func (h *handClaim) pod(ctx context.Context, t *testing.T, name string) *corev1.
 		t.Fatal(err)
 	}
 	return p
+}
+
+// give gives a pod the claim.
+func (h *handClaim) give(p *corev1.Pod) {
+	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &h.name}}
+	p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 }
 
 func consumer(p *corev1.Pod) resourcev1.ResourceClaimConsumerReference {
