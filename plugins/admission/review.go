@@ -50,7 +50,7 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 	foreign := s.Foreign(&read)
 	asks, ours := corepod.Asks(pod, s.Names), slices.Contains(s.Schedulers, pod.Spec.SchedulerName)
 	if !asks && !(ours && corepod.AsksUnserved(pod, s.Names)) {
-		return Verdict{Warnings: warnOf(foreign)}
+		return Verdict{Warnings: request.Texts(foreign)}
 	}
 	asked, mistakes := s.Read(&read)
 	if ours {
@@ -61,7 +61,7 @@ func Review(pod *corev1.Pod, s Settings) Verdict {
 			"so no device is chosen for it: use nodeSelector with kubernetes.io/hostname: " + pod.Spec.NodeName})
 	}
 	mistakes = append(append(mistakes, copiedKeyMistakes(pod)...), visibleEnvMistakes(pod, s)...)
-	return Verdict{Mistakes: mistakes, Warnings: slices.Concat(schedulerWarnings(pod, s), neighbourWarnings(&asked), warnOf(foreign))}
+	return Verdict{Mistakes: mistakes, Warnings: slices.Concat(schedulerWarnings(pod, s), neighbourWarnings(&asked), request.Texts(foreign))}
 }
 
 // neighbourWarnings names a wish that costs more than it seems to.
@@ -71,15 +71,6 @@ func neighbourWarnings(asked *sharing.PodRequest) []string {
 	}
 	return []string{fmt.Sprintf("%s %s: in mode %s, too, the pod takes whole devices: all other partitions stay free, which share neither memory nor compute with its own",
 		wire.UserNeighbours, asked.Neighbours.Accepts, sharing.MIG)}
-}
-
-// warnOf returns mistakes as warnings: somebody else may serve what we do not.
-func warnOf(mistakes []request.Mistake) []string {
-	var out []string
-	for _, m := range mistakes {
-		out = append(out, m.String())
-	}
-	return out
 }
 
 // schedulerWarnings names what is legal and probably not meant.

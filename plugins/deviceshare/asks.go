@@ -15,6 +15,7 @@ import (
 	"deviceshare/sharing"
 	"deviceshare/sharing/podspec/corepod"
 	"deviceshare/sharing/policy"
+	"deviceshare/sharing/request"
 	"deviceshare/sharing/wire"
 )
 
@@ -95,12 +96,8 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	if !req.Neighbours.IsSelective() {
 		a.shape = a.amounts
 	}
-	texts := make([]string, 0, len(mistakes))
-	for _, m := range mistakes {
-		texts = append(texts, m.String())
-	}
-	if len(texts) > 0 {
-		a.mistakes = fmt.Errorf("node(s) refuse the pod, because its device request cannot be read: %s", strings.Join(texts, "; "))
+	if len(mistakes) > 0 {
+		a.mistakes = fmt.Errorf("node(s) refuse the pod, because its device request cannot be read: %s", strings.Join(request.Texts(mistakes), "; "))
 	}
 	return a
 }

@@ -49,6 +49,14 @@ type Mistake struct {
 // String joins path and message.
 func (m Mistake) String() string { return m.Path + ": " + m.Message }
 
+// Texts are mistakes as texts, nil if there are none.
+func Texts(mistakes []Mistake) (texts []string) {
+	for _, m := range mistakes {
+		texts = append(texts, m.String())
+	}
+	return texts
+}
+
 // Rules are by what pods are read. Every program makes them from the device configuration, so that
 // none reads a pod in its own way. The zero value has no resources.
 type Rules struct {

@@ -34,9 +34,5 @@ func (s *Settings) neighboursOf(pod *corev1.Pod) (*sharing.Neighbours, error) {
 	if len(mistakes) == 0 {
 		return n, nil
 	}
-	texts := make([]string, 0, len(mistakes))
-	for _, m := range mistakes {
-		texts = append(texts, m.String())
-	}
-	return n, errors.New(strings.Join(texts, "; "))
+	return n, errors.New(strings.Join(request.Texts(mistakes), "; "))
 }
