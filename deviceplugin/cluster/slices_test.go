@@ -12,6 +12,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 )
 
 // sliceOf is a ResourceSlice of a driver; an attribute of each device has the given value.
@@ -55,14 +56,29 @@ func watchSlices(t *testing.T, api *fake.Clientset) *Slices {
 // awaitOffers waits for what is offered by drivers.
 func awaitOffers(t *testing.T, s *Slices, want map[string][]string) {
 	t.Helper()
-	var got map[string][]string
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		var err error
-		if got, err = s.Offers(t.Context()); err == nil && maps.EqualFunc(got, want, slices.Equal) {
-			return
+	changed := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
 		}
 	}
-	t.Fatalf("offered are %v, want %v", got, want)
+	handler, err := s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { tell() }, DeleteFunc: func(any) { tell() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.informer.RemoveEventHandler(handler) }()
+	for late := time.After(10 * time.Minute); ; {
+		got, err := s.Offers(t.Context())
+		if err == nil && maps.EqualFunc(got, want, slices.Equal) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("offered are %v, %v, want %v", got, err, want)
+		}
+	}
 }
 
 func TestWhatDriversOfferOfThisNodeIsKnownByUUID(t *testing.T) {

@@ -123,7 +123,7 @@ func (w *ContestWatch) nameParents(others []node.OtherOffer) {
 			}
 			if known {
 				found[uuid] = parent
-				others[i].IDs = append(others[i].IDs, string(parent))
+				others[i].IDs = append(slices.Clip(others[i].IDs), string(parent)) // others have them, too
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func offersOfPlugins(offers map[string][]string, names podspec.Names) (others []
 	ours := append(names.Existing(), podspec.DefaultNames().Existing()...)
 	for _, resource := range slices.Sorted(maps.Keys(offers)) {
 		if ids := offers[resource]; len(ids) > 0 && !slices.Contains(ours, resource) {
-			others = append(others, node.OtherOffer{Resource: resource, IDs: slices.Clone(ids)})
+			others = append(others, node.OtherOffer{Resource: resource, IDs: ids})
 		}
 	}
 	return others
@@ -174,7 +174,7 @@ func offersOfPlugins(offers map[string][]string, names podspec.Names) (others []
 // offersOfDrivers returns what DRA drivers offer, in the order of their names.
 func offersOfDrivers(offers map[string][]string) (others []node.OtherOffer) {
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
-		others = append(others, node.OtherOffer{Driver: name, IDs: slices.Clone(offers[name])})
+		others = append(others, node.OtherOffer{Driver: name, IDs: offers[name]})
 	}
 	return others
 }
