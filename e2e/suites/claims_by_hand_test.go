@@ -90,18 +90,7 @@ func (w *world) claimsByVolcano(ctx context.Context, t *testing.T, u *user.User,
 	if _, err := u.WaitEvent(ctx, "both", "FailedScheduling", allocateClaims); err != nil {
 		t.Fatal(err)
 	}
-	const plugin = "- name: predicates\n"
-	right := w.configureScheduler(ctx, t, func(text string) string {
-		at := strings.Index(text, plugin)
-		indent := "\n" + text[strings.LastIndexByte(text[:at], '\n')+1:at]
-		return text[:at] + strings.TrimSpace(plugin) + indent + "  arguments:" + indent + "    " + allocateClaims + ": true\n" + text[at+len(plugin):]
-	})
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), slack*time.Minute)
-		defer cancel()
-		w.configureScheduler(ctx, t, func(string) string { return right })
-		w.hurryConfig(ctx, t)
-	})
+	w.addOption(ctx, t, "- name: proportion", "  arguments:", "    "+allocateClaims+": true") // of predicates, before it
 	w.hurryConfig(ctx, t)
 	if _, err := u.WaitRunning(ctx, "both"); err != nil {
 		t.Fatal(err)
@@ -190,8 +179,13 @@ func (h *handClaim) pod(ctx context.Context, t *testing.T, name string) *corev1.
 
 // give gives a pod the claim.
 func (h *handClaim) give(p *corev1.Pod) {
-	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &h.name}}
-	p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
+	useClaim(p, corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: &h.name})
+}
+
+// useClaim has the first container of a pod use a claim.
+func useClaim(p *corev1.Pod, c corev1.PodResourceClaim) {
+	p.Spec.ResourceClaims = []corev1.PodResourceClaim{c}
+	p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: c.Name}}
 }
 
 func consumer(p *corev1.Pod) resourcev1.ResourceClaimConsumerReference {

@@ -96,11 +96,9 @@ func (o *operator) leaveAsInstalled(t *testing.T) {
 	if _, err := o.cluster.Client().AppsV1().DaemonSets(sandbox.Namespace).Patch(ctx, "deviceshare-"+sandbox.DevicePlugin, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
-	o.deletePod(ctx, t, o.onlyPodOf(ctx, t, sandbox.Keeper))
-	for _, component := range []string{sandbox.DevicePlugin, sandbox.Keeper} {
-		if err := o.cluster.WaitReady(ctx, component); err != nil {
-			t.Error(err)
-		}
+	o.replaceKeeper(ctx, t)
+	if err := o.cluster.WaitReady(ctx, sandbox.DevicePlugin); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -30,9 +30,9 @@ func testFIPS(t *testing.T, w *world) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), slack*2*time.Minute)
 		defer cancel()
-		w.install(ctx, t)
+		w.upgradeWithKeeper(ctx, t)
 	})
-	w.install(ctx, t, "fips=only", "placements.signed=require", "view.page.enabled=true")
+	w.upgradeWithKeeper(ctx, t, "fips=only", "placements.signed=require", "view.page.enabled=true")
 	w.enforceFIPS(ctx, t)
 	w.enterManyModes(ctx, t, u)
 	t.Cleanup(func() { w.leaveManyModes(t, u) })
@@ -52,23 +52,12 @@ func testFIPS(t *testing.T, w *world) {
 	w.ledgersAgree(ctx, t)
 }
 
-// install upgrades the release to what it is installed with and the given values, and replaces the
-// keeper of MPS daemons, which updates leave alone.
-func (w *world) install(ctx context.Context, t *testing.T, sets ...string) {
+// upgradeWithKeeper is upgrade, and replaces the keeper of MPS daemons as well, which updates leave
+// alone.
+func (w *world) upgradeWithKeeper(ctx context.Context, t *testing.T, sets ...string) {
 	t.Helper()
-	command := []string{"--wait=legacy"}
-	for _, set := range sets {
-		command = append(command, "--set", set)
-	}
-	if out, err := w.cluster.Upgrade(ctx, command...); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	old := w.onlyPodOf(ctx, t, sandbox.Keeper)
-	w.deletePod(ctx, t, old)
-	w.awaitReplaced(ctx, t, sandbox.Keeper, old)
-	if err := w.cluster.WaitReady(ctx, sandbox.Keeper); err != nil {
-		t.Fatal(err)
-	}
+	w.upgradeWaiting(ctx, t, "--wait=legacy", sets...)
+	w.replaceKeeper(ctx, t)
 }
 
 // enforceFIPS expects that the program of each component was told so.

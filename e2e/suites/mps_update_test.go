@@ -181,6 +181,17 @@ func (w *world) deletePod(ctx context.Context, t *testing.T, p *corev1.Pod) {
 	}
 }
 
+// replaceKeeper deletes the keeper of MPS daemons and waits until another one is ready.
+func (w *world) replaceKeeper(ctx context.Context, t *testing.T) {
+	t.Helper()
+	old := w.onlyPodOf(ctx, t, sandbox.Keeper)
+	w.deletePod(ctx, t, old)
+	w.awaitReplaced(ctx, t, sandbox.Keeper, old)
+	if err := w.cluster.WaitReady(ctx, sandbox.Keeper); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // awaitReplaced waits until a part of the product has another pod, which runs.
 func (w *world) awaitReplaced(ctx context.Context, t *testing.T, component string, before *corev1.Pod) {
 	t.Helper()

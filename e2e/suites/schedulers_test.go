@@ -87,7 +87,13 @@ func (w *world) leader(ctx context.Context, t *testing.T, not string) (*corev1.P
 // upgrade gives the release other values than those that it was installed with, as far as named.
 func (w *world) upgrade(ctx context.Context, t *testing.T, sets ...string) {
 	t.Helper()
-	command := []string{"--wait"}
+	w.upgradeWaiting(ctx, t, "--wait", sets...)
+}
+
+// upgradeWaiting is upgrade with an option of Helm that says what it waits for.
+func (w *world) upgradeWaiting(ctx context.Context, t *testing.T, wait string, sets ...string) {
+	t.Helper()
+	command := []string{wait}
 	for _, set := range sets {
 		command = append(command, "--set", set)
 	}

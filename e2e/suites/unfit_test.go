@@ -63,8 +63,7 @@ func testUnfit(t *testing.T, w *world) {
 // installed, nobody allocates them, and a pod that was bound would wait on its node for ever.
 func testUnallocatedClaims(ctx context.Context, t *testing.T, u *user.User) {
 	claims := func(p *corev1.Pod) {
-		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "nic", ResourceClaimTemplateName: ptr.To("nic")}}
-		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "nic"}}
+		useClaim(p, corev1.PodResourceClaim{Name: "nic", ResourceClaimTemplateName: ptr.To("nic")})
 	}
 	sharing := pod("claims-and-gpu").App("main", workload.Ask{Number: 1, Memory: 256}, "info").Edit(claims).Build()
 	if err := u.Create(ctx, sharing, pod("claims").Plain("main", "true").Edit(claims).Build()); err != nil {
