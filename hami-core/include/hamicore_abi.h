@@ -5,7 +5,8 @@
  *
  * The region file begins with HAMi-core's region 1.2, to the byte, so that existing
  * monitors read it: struct hami_region. Behind it, on a page of its own, lies what we
- * need in addition: struct vgpu_extension. All processes of one container map it.
+ * need in addition: struct vgpu_extension. All processes of one container map it, or of all the
+ * containers that share a claim.
  *
  * The file is every tenant's to write, so nothing in it is believed: each process knows itself
  * what it holds, and what others hold is bounded when it is read.
@@ -15,12 +16,14 @@
  *     Who takes the lock from somebody who has died, or has not given it back for 10 s, restores it
  *     from the slots; so does everybody now and then.
  *  I2 A slot never moves and has one writer, its owner. The owner holds an OFD lock on
- *     the slot's byte (VGPU_SLOT_LOCK + i) for life: the kernel drops it when the last
- *     descriptor and mapping are gone, however the process ends. Children that no fork handler has
- *     seen keep both, so it has a lock of its own as well (VGPU_OWNER_LOCK + i), which the kernel
- *     drops with the process, or when the program closes a descriptor of the file. A slot that is
- *     LIVE, without the second lock, and without the first or by its PID and identity of a process
- *     that has ended, belongs to a dead process; anybody may free it.
+ *     the slot's byte (VGPU_SLOT_LOCK + i) for life, by a mapping that children do not get: the
+ *     kernel drops it when the process ends, in whatever way and in whatever PID namespace. Where
+ *     there is no such mapping, as in earlier releases, children that no fork handler has seen keep
+ *     the lock. So there is another one (VGPU_OWNER_LOCK + i), which the kernel drops with the
+ *     process, or when the program closes a descriptor of the file. A slot that is LIVE, without
+ *     the second lock, and without the first or by its PID and identity of a process that has
+ *     ended, belongs to a dead process; anybody may free it. PIDs are compared within one PID
+ *     namespace only: containers that share a claim share the region, and their PIDs repeat.
  *  I3 hami.procs[i] mirrors slot[i]; hami.proc_num is one more than the highest slot
  *     ever used. A hole has status 0.
  *  I4 reserved[d] never exceeds the limit by our doing. (It may when the limit was
@@ -164,7 +167,7 @@ _Static_assert(sizeof(struct vgpu_demand) == VGPU_DEMAND_BYTES, "demand");
  * Hints: a torn one costs some milliseconds of working side by side. CLOCK_MONOTONIC; 0 = never.
  */
 struct vgpu_lease {
-	uint64_t holder;       /* process ID; 0 = nobody */
+	uint64_t holder;       /* region_own_process(); 0 = nobody */
 	uint64_t began_ns;     /* it launched first then; 0 = not yet */
 	uint64_t until_ns;     /* the container's work on the device ends then, by estimate */
 	uint64_t seen_ns;      /* the holder waited before a launch then; 0 = it has launched */

@@ -29,6 +29,7 @@ struct run {
 };
 
 static struct tenant t[TENANTS];
+static int apart; /* the small one's processes are in containers of their own, on one claim */
 
 /*
  * Where docs/laboratory.md argues why a share cannot be within POINTS of what is asked:
@@ -83,7 +84,8 @@ static void run(const struct run *r)
 	setenv("FAKEGPU_SWITCH_US", change, 1);
 	machine();
 	t[0] = (struct tenant){
-		.percent = SMALL, .work = waiting, .borrows = r->files, .processes = r->small};
+		.percent = SMALL, .work = waiting, .borrows = r->files, .processes = r->small,
+		.apart = apart};
 	t[1] = (struct tenant){
 		.percent = LARGE, .work = work, .borrows = r->files, .processes = r->large};
 	run_tenants(t, 1 + both);
@@ -164,6 +166,34 @@ TEST("who waits for each long kernel is not charged for the neighbour's time in 
 			run(&(struct run){kernels[k], 1, 1, way % 2, way / 2 * 200, 1});
 			run(&(struct run){kernels[k], 4, 1, way % 2, way / 2 * 200, 1});
 		}
+}
+
+static int has_namespaces(void)
+{
+	int status = 0;
+	pid_t pid = fork();
+	if (pid == 0) {
+		pid = fork_apart();
+		_exit(pid < 0 ? 2 : pid == 0 ? 0 : waitpid(pid, &status, 0) != pid || status != 0);
+	}
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* Nothing that tells processes apart may be a PID: all of the claim's have the same. */
+TEST("containers of one claim, each with one process of the same PID, get its share together")
+{
+	if (!has_namespaces()) {
+		printf("    not run: no PID and mount namespaces here, which need root\n");
+		return;
+	}
+	apart = 1;
+	head();
+	for (int k = 0; k < KERNELS; k += test_is_short() ? KERNELS - 1 : 1)
+		for (int n = 2; n <= (test_is_short() ? 2 : 4); n += 2)
+			for (int files = 0; files < 2; files++) {
+				run(&(struct run){kernels[k], n, 0, files, 200, 0});
+				run(&(struct run){kernels[k], n, 1, files, 200, 0});
+			}
 }
 
 TEST_MAIN

@@ -258,7 +258,9 @@ static void start(void)
 {
 	const struct truth_program *p = &board->program;
 	look_up();
-	board->worker[self].pid = getpid();
+	board->worker[self].inside = getpid();
+	if (!p->containers)
+		board->worker[self].pid = getpid();
 	if (via.cuInit(0))
 		fail("cuInit failed");
 	for (int i = 0; i < TRUTH_DEVICES; i++)

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "shm/region.h"
 #include "model/limit.h"
+#include "platform/prim.h"
 #include "testing.h"
 
 #include <fcntl.h>
@@ -345,14 +346,19 @@ TEST("users who come at once all join the region that one of them makes")
 	}
 }
 
+static int slot_of_child(void)
+{
+	attach();
+	return region_own_slot();
+}
+
 TEST("a region whose slots are all taken says so, and has room again when one is free")
 {
 	const char *dir = fresh();
 	char why[256] = "";
 	int fd = open(limits.region, O_RDWR | O_CREAT, 0666);
 	struct flock all = {.l_type = F_WRLCK, .l_start = VGPU_SLOT_LOCK, .l_len = HAMI_PROCESSES};
-	attach(); /* makes it */
-	region_after_fork();
+	CHECK_EQ(in_child(slot_of_child), 0); /* makes it */
 	CHECK(!fcntl(fd, F_OFD_SETLK, &all));
 	CHECK(region_attach(&limits, why, sizeof why));
 	CHECK(strstr(why, "as many processes as it has room for"));
@@ -381,12 +387,6 @@ TEST("without a usable file private accounts hold the limit in the process")
 		CHECK_EQ(region_check(), 0);
 		region_after_fork();
 	}
-}
-
-static int slot_of_child(void)
-{
-	attach();
-	return region_own_slot();
 }
 
 TEST("a slot never moves, and a child after fork has its own")
@@ -461,6 +461,30 @@ TEST("processes of the container are known, and who dies in a call disturbs nobo
 	CHECK_EQ(region_used(0), 0); /* reaps */
 	CHECK(region_is_quiet(0));
 	clean(dir);
+}
+
+#define NO_NAMESPACE 77
+
+/* In a PID namespace of its own, with the /proc of the test's. */
+static int has_identity_inside(void)
+{
+	int status;
+	if (unshare(CLONE_NEWPID))
+		return NO_NAMESPACE;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(prim_process_identity() != 0);
+	return waitpid(pid, &status, 0) == pid ? WEXITSTATUS(status) : 2;
+}
+
+TEST("a /proc of other PIDs tells nobody's identity, so nobody is found dead by it")
+{
+	CHECK(prim_process_identity() != 0);
+	int code = in_child(has_identity_inside);
+	if (code == NO_NAMESPACE)
+		printf("    not run: no PID namespace here, which needs root\n");
+	else
+		CHECK_EQ(code, 0);
 }
 
 TEST("what is told and not counted lives and dies with its slot")
@@ -732,10 +756,9 @@ static int alone_beside_another_version(void)
 	return region_reserve(0, 100 * MIB, 100 * MIB) || !region_reserve(0, 1, 100 * MIB) ? 2 : 0;
 }
 
-TEST("a file that processes of another version use is left alone, one that they have left is "
-     "taken over")
+/* A process of another version, while it uses the file. */
+static int use_as_another_version(void)
 {
-	const char *dir = fresh();
 	attach();
 	CHECK_EQ(region_reserve(0, 60 * MIB, 100 * MIB), 0);
 	struct vgpu_extension *x = &region_mapping()->ext;
@@ -744,7 +767,14 @@ TEST("a file that processes of another version use is left alone, one that they 
 	CHECK_EQ(in_child(alone_beside_another_version), 0);
 	CHECK(x->version == 2 && x->size == sizeof *x + 64);
 	CHECK(x->slot[0].used[0] == 60 * MIB && x->reserved[0] == 60 * MIB);
-	region_after_fork(); /* leaves it */
+	return test_failed_checks;
+}
+
+TEST("a file that processes of another version use is left alone, one that they have left is "
+     "taken over")
+{
+	const char *dir = fresh();
+	CHECK_EQ(in_child(use_as_another_version), 0);
 	attach();
 	CHECK_EQ(region_used(0), 0);
 	CHECK_EQ(region_reserve(0, 100 * MIB, 100 * MIB), 0);

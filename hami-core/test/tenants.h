@@ -6,6 +6,8 @@
  */
 #include "folder.h"
 
+#include <sys/mount.h>
+
 #define TENANTS 4
 #define WORKERS 16 /* processes of a container */
 #define SAMPLES 4096
@@ -21,6 +23,7 @@ struct tenant {
 	int borrows; /* has files among its neighbours */
 	int hides;   /* and never writes its own */
 	int processes; /* 0: one */
+	int apart; /* each is PID 1 of a container of its own; the containers share one claim */
 	pid_t pid[WORKERS];
 	int samples; /* what the device has done for it */
 	double at[SAMPLES], had[SAMPLES]; /* seconds */
@@ -63,6 +66,18 @@ static int processes_of(const struct tenant *t)
 	return t->processes ? t->processes : 1;
 }
 
+/* fork, with the child in PID and mount namespaces of its own. */
+static pid_t fork_apart(void)
+{
+	if (unshare(CLONE_NEWPID | CLONE_NEWNS))
+		_exit(2);
+	pid_t pid = fork();
+	if (pid == 0 && (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+			 mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL)))
+		_exit(2);
+	return pid;
+}
+
 /*
  * The k-th process of the i-th container, at a place of the clock's; and those that come after it
  * there.
@@ -84,7 +99,7 @@ static pid_t start_worker(const struct tenant *t, int i, int k, int place, int p
 		setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
 	for (;;) {
 		int status;
-		pid = fork();
+		pid = t->apart ? fork_apart() : fork();
 		if (pid == 0)
 			become(limits, place, places, command);
 		waitpid(pid, &status, 0);

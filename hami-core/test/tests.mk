@@ -39,7 +39,7 @@ test-all:
 # They look at texts, documentation and modules of Go among them, and at what was built. That takes
 # seconds, and is always done.
 LOOKS := test-generator test-map test-style test-layers test-headers test-symbols check-arm64
-short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-shares test-mixtures test-tsan test-stress test-instructions \
+short_tests = test-limiter-tsan test-limiter test-hostile test-neighbours test-normal test-asan test-truth test-claim test-shares test-mixtures test-tsan test-stress test-instructions \
 	$(filter-out check-arm64,$(LOOKS))
 
 # What has passed is not run again until something changes that it reads; with AGAIN=1 it is.
@@ -108,9 +108,16 @@ $(B)/test/test/probe_truth: $(wildcard test/probe_truth*.c) test/probe_truth.h t
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $(filter %.c,$^) -L$(FAKE)/build -l:libcuda.so.1 -ldl -lpthread
 $(B)/test/test/truth_test: test/truth_test.c test/truth_program.c test/truth_program.h test/truth_board.h \
-		test/machine.h test/testing.h $(FAKE)/src/state.c $(FAKE)/src/state.h
+		test/truth_workers.h test/containers.h test/machine.h test/testing.h $(FAKE)/src/state.c $(FAKE)/src/state.h
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -I$(FAKE)/src -Iinclude -o $@ $(filter %.c,$^) -lpthread
+# Containers of one claim, in PID and mount namespaces of their own.
+$(B)/test/test/probe_claim: test/probe_claim.c test/probe.h $(wildcard include/*.h) | fake
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -Iinclude -o $@ $< -L$(FAKE)/build -l:libcuda.so.1 -ldl
+$(B)/test/test/claim_test: test/claim_test.c test/containers.h test/machine.h test/testing.h $(FAKE)/src/state.c $(FAKE)/src/state.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -I$(FAKE)/src -o $@ $(filter %.c,$^) -lpthread
 # What stands in for the driver, beside the driver.
 $(B)/test/standin/%.so.driver: | fake
 	@mkdir -p $(@D)
@@ -157,7 +164,7 @@ $(B)/test/test/entry_names_alone: test/entry_names.c $(B)/test/test/third.so
 $(B)/test/test/entry_wrapper.so: test/entry_wrapper.c
 	$(Q)$(CC) $(CFLAGS) -std=gnu11 $(WARN) -fPIC -shared -o $@ $< -ldl
 
-PROGRAMS := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized probe_times probe_steps third.so plugin.so) \
+PROBES := $(ENTRY) $(patsubst %,$(B)/test/test/%,$(patsubst %,%_test,$(SUITES) stress cost hostile) probe probe_sized probe_times probe_steps third.so plugin.so) \
 	$(B)/test/test/smi $(B)/test/test/direct $(patsubst %,$(B)/test/standin/%,libcuda.so.1 libcuda.so.driver libnvidia-ml.so.1 libnvidia-ml.so.driver)
 
 # What the sanitizers look at in `make test`: what allocates and starts, and what meets in threads.
@@ -182,26 +189,26 @@ $(eval $(call each_test,tsan,$(THREADED),$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu
 
 apart = LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD=$(abspath $(B)/test/libvgpu.so) VGPU_TEST_BUILD=$(abspath $(B)) \
 	VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/$(1)_test
-test-stress: fake $(B)/test/libvgpu.so $(PROGRAMS)
+test-stress: fake $(B)/test/libvgpu.so $(PROBES)
 	@echo "== stress"; $(call apart,stress)
 
 # The same a thousand times: about a minute.
-stress: fake $(B)/test/libvgpu.so $(PROGRAMS)
+stress: fake $(B)/test/libvgpu.so $(PROBES)
 	@echo "== stress, 1000 rounds"; VGPU_STRESS_ROUNDS=1000 $(call apart,stress)
 
 # Somebody writes into the region: a part of it, and all of it, which takes some minutes.
 .PHONY: test-hostile hostile
-test-hostile: fake $(B)/test/libvgpu.so $(PROGRAMS)
+test-hostile: fake $(B)/test/libvgpu.so $(PROBES)
 	@echo "== hostile"; $(call apart,hostile)
-hostile: fake $(B)/test/libvgpu.so $(PROGRAMS)
+hostile: fake $(B)/test/libvgpu.so $(PROBES)
 	@echo "== hostile, 11000 corruptions"; VGPU_HOSTILE=1 $(call apart,hostile)
 
 # What calls execute is the same on a busy machine.
-test-instructions: fake $(B)/test/libvgpu.so $(PROGRAMS)
+test-instructions: fake $(B)/test/libvgpu.so $(PROBES)
 	@echo "== cost, instructions"; $(call apart,cost) execute
-test-cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
+test-cost: fake $(B)/test/libvgpu.so $(PROBES)
 	@echo "== cost"; $(call apart,cost)
-cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
+cost: fake $(B)/test/libvgpu.so $(PROBES)
 	@VGPU_COST=1 $(call apart,cost)
 
 # Random programs for a minute (ten seconds in `make test`), half an hour, and a moment each under
@@ -210,7 +217,7 @@ cost: fake $(B)/test/libvgpu.so $(PROGRAMS)
 TRUTH := $(B)/test/test/truth_test $(B)/test/test/probe_truth
 # $(1) seconds, $(2) what to preload
 run_truth = VGPU_TRUTH_SECONDS=$${VGPU_TRUTH_SECONDS:-$(1)} LD_LIBRARY_PATH=$(abspath $(FAKE)/build) VGPU_TEST_PRELOAD="$(2)" \
-	VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/truth_test
+	VGPU_TEST_BUILD=$(abspath $(B)) VGPU_TEST_FAKE=$(abspath $(FAKE)/build) $(B)/test/test/truth_test "of every call"
 test-truth: fake $(B)/test/libvgpu.so $(TRUTH)
 	@echo "== truth"; $(call run_truth,$(if $(VGPU_SHORT),10,60),$(abspath $(B)/test/libvgpu.so))
 truth: fake $(B)/test/libvgpu.so $(TRUTH)
@@ -219,6 +226,19 @@ test-truth-asan: fake $(B)/asan/libvgpu.so $(TRUTH)
 	@echo "== truth (asan)"; $(call run_truth,10,$(ASAN_LIB) $(abspath $(B)/asan/libvgpu.so))
 test-truth-tsan: fake $(B)/tsan/libvgpu.so $(TRUTH)
 	@echo "== truth (tsan)"; $(call run_truth,10,$(TSAN_LIB) $(abspath $(B)/tsan/libvgpu.so))
+
+# Containers of one claim: what is theirs and what is shared, and random programs in them, against
+# the card's own count. Needs root; says so where namespaces cannot be made.
+.PHONY: test-claim claim
+CLAIM := $(patsubst %,$(B)/test/test/%,claim_test probe_claim) $(TRUTH)
+CLAIM_SEED := 15
+# $(1) programs
+run_claim = $(call apart,claim) && VGPU_TRUTH_PROGRAMS=$(1) VGPU_TRUTH_FIRST=$${VGPU_TRUTH_FIRST:-$(CLAIM_SEED)} \
+	$(call apart,truth) "of one claim"
+test-claim: fake $(B)/test/libvgpu.so $(CLAIM)
+	@echo "== claim"; $(call run_claim,$(if $(VGPU_SHORT),60,100))
+claim: fake $(B)/test/libvgpu.so $(CLAIM)
+	@echo "== claim"; $(call run_claim,$(or $(PROGRAMS),1000))
 
 # The exports are the hooks and nothing else; nothing is needed but the C library; no
 # family of the driver is hooked in part; the test build's variable is not in the product.
@@ -327,7 +347,7 @@ test-neighbours-asan: fake $(B)/asan/virtual/libvgpu.so $(NEIGHBOURS)
 
 # All that tests run, so that those that run side by side find it.
 built: fake all $(patsubst %,$(B)/%/libvgpu.so,test asan tsan test/virtual tsan/virtual $(if $(VGPU_SHORT),,asan/virtual)) \
-	$(foreach v,test asan tsan,$(patsubst %,$(B)/$(v)/test/%_test,$(UNIT))) $(PROGRAMS) $(TRUTH) $(LIMITER) $(SHARES) $(NEIGHBOURS)
+	$(foreach v,test asan tsan,$(patsubst %,$(B)/$(v)/test/%_test,$(UNIT))) $(PROBES) $(CLAIM) $(LIMITER) $(SHARES) $(NEIGHBOURS)
 
 ifdef PASSED
 # Of the tests of a variant each is one by itself.

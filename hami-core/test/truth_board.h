@@ -42,6 +42,7 @@ struct truth_program {
 	int processes, threads, steps, rounds;
 	int twins;     /* workers are forked from one process, which ends before they use CUDA */
 	int kills;     /* workers are killed at random */
+	int containers; /* they are in so many containers, which share one claim; 0: in none */
 	int sizes;     /* 0: of all orders, 1: at most 1 MiB, 2: 1 to 4 MiB */
 	int context_mib; /* what a context takes on the fake device */
 	int sparse, unmap; /* which of the answers the driver gives: see truth_test.c */
@@ -56,7 +57,8 @@ struct truth_call {
 
 /* One worker's part. */
 struct truth_worker {
-	pid_t pid;
+	pid_t pid;    /* as the test sees it */
+	pid_t inside; /* as the worker sees it */
 	int arrived; /* rounds after which it has freed everything; -1: not started */
 	int gone;    /* 1: it has ended, 2: and was waited for */
 	int killed;

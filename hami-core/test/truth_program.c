@@ -50,8 +50,22 @@ static void override(struct truth_program *p)
 	p->kills = (int)number_from("VGPU_TRUTH_KILLS", (uint64_t)p->kills);
 	p->rounds = (int)number_from("VGPU_TRUTH_ROUNDS", (uint64_t)p->rounds);
 	p->context_mib = (int)number_from("VGPU_TRUTH_CONTEXT", (uint64_t)p->context_mib);
-	p->steps = 20 + 6000 / (p->processes * p->threads);
+	p->steps = 20 + (p->containers ? 800 : 6000) / (p->processes * p->threads);
 	p->steps = (int)number_from("VGPU_TRUTH_STEPS", (uint64_t)p->steps);
+}
+
+/* Two containers, or up to VGPU_TRUTH_CONTAINERS; none without it. */
+static void put_into_containers(struct truth_program *p, uint64_t *random)
+{
+	int most = (int)number_from("VGPU_TRUTH_CONTAINERS", 0);
+	if (most < 2)
+		return;
+	p->containers = truth_below(random, 3) ? 2 : most;
+	if (p->processes < p->containers)
+		p->processes = p->containers + (int)truth_below(random, 3);
+	p->twins = 0; /* what one process forks is in one container */
+	p->kills = truth_below(random, 4) != 0;
+	p->rounds = (p->rounds + 1) / 2; /* many short programs: most of a round is waiting */
 }
 
 void draw_program(struct truth_program *p, uint64_t seed)
@@ -72,6 +86,7 @@ void draw_program(struct truth_program *p, uint64_t seed)
 	p->context_mib = truth_below(&random, 6) == 0 && p->processes <= 3 ? 4 : 0;
 	p->sparse = (int)truth_below(&random, 2);
 	p->unmap = (int)truth_below(&random, 3);
+	put_into_containers(p, &random);
 	override(p);
 	if (p->context_mib) { /* their memory cannot be refused: there are only those that were
 				 there first */
@@ -84,10 +99,11 @@ void draw_program(struct truth_program *p, uint64_t seed)
 void print_program(const struct truth_program *p)
 {
 	printf("    program VGPU_TRUTH_SEED=0x%llx: %d processes%s x %d threads x %d steps x %d "
-	       "rounds, limits %llu and %llu MiB, "
+	       "rounds, %d containers, limits %llu and %llu MiB, "
 	       "sizes %d, contexts %d MiB%s, answers %d and %d, kinds 0x%x:",
 	       (unsigned long long)p->seed, p->processes,
 	       p->twins && p->processes > 1 ? " (forked)" : "", p->threads, p->steps, p->rounds,
+	       p->containers,
 	       (unsigned long long)(p->limit[0] >> 20), (unsigned long long)(p->limit[1] >> 20),
 	       p->sizes, p->context_mib, p->kills ? ", killed at random" : "", p->sparse, p->unmap,
 	       p->kinds);

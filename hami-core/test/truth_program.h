@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * truth_program.h: random programs of the truth test. A program is its seed, but for what
- * VGPU_TRUTH_PROCESSES, _THREADS, _STEPS, _ROUNDS, _KINDS, _SIZES, _KILLS and _CONTEXT say instead.
+ * VGPU_TRUTH_PROCESSES, _THREADS, _STEPS, _ROUNDS, _KINDS, _SIZES, _KILLS, _CONTEXT and
+ * _CONTAINERS say instead.
  */
 #ifndef TRUTH_PROGRAM_H
 #define TRUTH_PROGRAM_H

@@ -6,6 +6,7 @@
 #include "compute/budget.h"
 #include "model/pace.h"
 #include "platform/prim.h"
+#include "shm/region.h"
 #include "shm/word.h"
 
 /* longer than a turn (turn_queue.c), so that no change falls into one */
@@ -109,7 +110,7 @@ static int try_take_lease(struct vgpu_lease *l, uint64_t before, uint64_t me, ui
 uint64_t lease_wait(int device, const struct work_in_flight *f, uint64_t now)
 {
 	struct vgpu_lease *l = &budget_common(device)->lease;
-	uint64_t me = (uint64_t)prim_pid(), holder = word_get(&l->holder);
+	uint64_t me = region_own_process(), holder = word_get(&l->holder);
 	if (holder == me && renew_lease(l, f, now))
 		return 0;
 	extend_for_late_work(l, f, now);
@@ -140,14 +141,14 @@ void lease_extend(int device, uint64_t until, int unknown, uint64_t now)
 void lease_yield(int device, const struct work_in_flight *f, uint64_t now)
 {
 	struct vgpu_lease *l = &budget_common(device)->lease;
-	if (word_get(&l->holder) == (uint64_t)prim_pid())
+	if (word_get(&l->holder) == region_own_process())
 		hand_back_if_due(l, f, LEASE_NS / 2, now);
 }
 
 void lease_shorten(int device, uint64_t until)
 {
 	struct vgpu_lease *l = &budget_common(device)->lease;
-	if (word_get(&l->holder) == (uint64_t)prim_pid() && word_get(&l->until_ns) > until)
+	if (word_get(&l->holder) == region_own_process() && word_get(&l->until_ns) > until)
 		word_set(&l->until_ns, until);
 }
 

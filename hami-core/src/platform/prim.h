@@ -101,6 +101,14 @@ void *prim_map_file(const char *path, size_t *size);
  */
 uint64_t prim_process_identity(void);
 /*
+ * The part of an identity that says whose PIDs those are: the PID namespace. PIDs of different
+ * spaces cannot be compared: the first process of every container has the same.
+ */
+static inline uint32_t prim_pid_space(uint64_t identity)
+{
+	return (uint32_t)identity;
+}
+/*
  * 1 when the process with this PID and identity is certain to have ended, though somebody it has
  * begun may live; 0 also when nobody can tell.
  */
@@ -113,6 +121,14 @@ int prim_process_is_dead(int pid, uint64_t identity);
 void prim_own(int fd, long long byte);
 /* 1 when a living process, and not this one, has marked the byte. */
 int prim_is_owned(int fd, long long byte);
+
+/*
+ * Keeps an open file, and with it its locks, for as long as this very process lives, and closes
+ * the descriptor: the program cannot close it, and children do not keep it, not even those that no
+ * fork handler has seen. Drops what prim_own has marked in the file. -1 when that is impossible;
+ * then the descriptor is still open.
+ */
+int prim_hold_for_life(int fd);
 
 /*
  * Zeroed memory, which is zero again in every child of this process, also in one that no fork

@@ -17,7 +17,8 @@
 #include <unistd.h>
 
 #define SIGNALS 100 /* that may interrupt one call: a profiler sends a thousand in a second */
-#define NAME_ROOM 512     /* of the region's path and 32 more; threads' stacks may be small */
+#define NAME_ROOM 512     /* of the region's path and 34 more; threads' stacks may be small */
+#define DRAFTS 64         /* more processes of one PID do not come at one instant */
 #define SHARED (O_RDWR | O_CLOEXEC | O_NOFOLLOW)
 
 /* Makes a file that all of the container's users may open; the umask stays as it is. */
@@ -30,14 +31,32 @@ static int make_for_all(const char *path)
 }
 
 /*
+ * Makes a file under a name that no other has. A process of another container may have the same
+ * PID, and come at the same instant.
+ */
+static int make_draft(const char *path, char draft[NAME_ROOM])
+{
+	int fd = -1;
+	for (unsigned i = 0; i < DRAFTS && fd < 0; i++) {
+		int n = snprintf(draft, NAME_ROOM, "%s.%d.%llx.%u", path, prim_pid(), prim_now(),
+				 i);
+		if (n >= NAME_ROOM)
+			return errno = ENAMETOOLONG, -1;
+		fd = make_for_all(draft);
+		if (fd < 0 && errno != EEXIST)
+			return -1;
+	}
+	return fd;
+}
+
+/*
  * Makes a shared file under a name of its own first: before its mode is set, another user who found
  * it would be refused. Where a file system has no links it gets its name at once.
  */
 static int make_shared(const char *path)
 {
 	char draft[NAME_ROOM];
-	int n = snprintf(draft, sizeof draft, "%s.%d.%llx", path, prim_pid(), prim_now());
-	int fd = n < (int)sizeof draft ? make_for_all(draft) : (errno = ENAMETOOLONG, -1);
+	int fd = make_draft(path, draft);
 	if (fd < 0)
 		return -1;
 	int linked = link(draft, path) == 0, there = !linked && errno == EEXIST;

@@ -34,14 +34,25 @@ static int read_stat(int pid, char *state, long *threads, unsigned long long *st
 		       : -1;
 }
 
-/* Numbers of processes mean the same in one namespace only. */
-static uint32_t pid_namespace(void)
+/* A number in the name that a link leads to; 0: there is none. */
+static unsigned read_link_number(const char *path, const char *format)
 {
 	char text[64];
 	unsigned number;
-	ssize_t n = readlink("/proc/self/ns/pid", text, sizeof text - 1);
+	ssize_t n = readlink(path, text, sizeof text - 1);
 	text[n < 0 ? 0 : n] = 0;
-	return sscanf(text, "pid:[%u]", &number) == 1 ? number : 0;
+	return sscanf(text, format, &number) == 1 ? number : 0;
+}
+
+/*
+ * Numbers of processes mean the same in one namespace only. 0 also where /proc is of another one:
+ * under our PID it shows another process.
+ */
+static uint32_t pid_namespace(void)
+{
+	if (read_link_number("/proc/self", "%u") != (unsigned)prim_pid())
+		return 0;
+	return read_link_number("/proc/self/ns/pid", "pid:[%u]");
 }
 
 uint64_t prim_process_identity(void)
@@ -61,7 +72,7 @@ int prim_process_is_dead(int pid, uint64_t identity)
 	long threads;
 	unsigned long long start;
 	int saved = errno;
-	if (pid <= 0 || !identity || (uint32_t)identity != pid_namespace())
+	if (pid <= 0 || !identity || prim_pid_space(identity) != pid_namespace())
 		return 0;
 	int gone = kill(pid, 0) && errno == ESRCH;
 	if (!gone && read_stat(pid, &state, &threads, &start) == 0)
@@ -91,6 +102,18 @@ int prim_is_owned(int fd, long long byte)
 {
 	struct flock l;
 	return owner_lock(fd, F_GETLK, byte, &l) == 0 && l.l_type != F_UNLCK;
+}
+
+int prim_hold_for_life(int fd)
+{
+	/* a mapping keeps the file; as nothing can touch it, the file's length does not matter */
+	void *at = mmap(NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -1;
+	if (madvise(at, 1, MADV_DONTFORK))
+		return munmap(at, 1), -1;
+	prim_close(fd);
+	return 0;
 }
 
 void *prim_wiped_on_fork(size_t size)

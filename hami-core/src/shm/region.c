@@ -337,6 +337,11 @@ struct vgpu_region *region_mapping(void)
 	return membership.map;
 }
 
+uint64_t region_own_process(void)
+{
+	return (uint64_t)prim_pid_space(membership.identity) << 32 | (uint32_t)prim_pid();
+}
+
 int region_own_slot(void)
 {
 	return membership.slot;

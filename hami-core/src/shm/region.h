@@ -53,7 +53,7 @@ void region_add_overhead(int device, enum region_overhead_kind kind, int64_t byt
 /* Changes what is told of this process and not counted, by `bytes`. */
 void region_add_uncounted(int device, enum vgpu_shown kind, int64_t bytes);
 
-/* 1 when a living process of the container has this PID. */
+/* 1 when a living process of this process's container has this PID. */
 int region_has_process(int pid);
 
 /* What this process holds of a device, overhead not included. */
@@ -74,12 +74,15 @@ void region_learn_context(int device, uint64_t bytes, enum region_quality qualit
 /* Counts the beginning or the end of a context's making in the container; the count. */
 unsigned region_count_context_event(int device);
 
-/* A living process of the container and what it holds of a device. */
+/* A living process of this process's container and what it holds of a device. */
 struct region_process {
-	int pid; /* in the namespace of the process itself: the container's */
+	int pid;
 	uint64_t bytes;
 };
-/* Copies up to `room` processes that are on a device; the number there are. */
+/*
+ * Copies up to `room` processes that are on a device; the number there are. Those of other
+ * containers that share the region are not among them: their PIDs mean nothing here.
+ */
 unsigned region_processes(int device, struct region_process *out, unsigned room);
 
 /* 1 when a copy of this library in the process has something of a device. */
@@ -87,7 +90,7 @@ int region_has_copy(int device);
 
 /*
  * What a process has does not count while it is in a checkpoint. To count it again takes room on
- * every device, by limits[HAMI_DEVICES].
+ * every device, by limits[HAMI_DEVICES]. The PID is one of this process's container.
  */
 void region_suspend(int pid);
 enum region_resumption { REGION_RESUMED, REGION_NOT_SUSPENDED, REGION_NO_ROOM };
@@ -103,6 +106,9 @@ void region_after_fork(void);
 void region_add_in_flight(int device, int change);
 /* 1 when no process of the container is in such a call: then books and card agree. */
 int region_is_quiet(int device);
+
+/* A number that this process has and no other process of the region, in any PID namespace. */
+uint64_t region_own_process(void);
 
 /* For other parts of the region: its lock, with a slot that is this process's. 0, or -1. */
 int region_lock(void);

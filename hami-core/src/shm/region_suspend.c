@@ -11,7 +11,7 @@ static void mark_process(int pid, uint64_t suspended)
 {
 	for (int i = 0, high = slots_high_water(); i < high; i++) {
 		struct vgpu_slot *s = &membership.map->ext.slot[i];
-		if (slots_is_live(i) && (int)word_get32(&s->pid) == pid)
+		if (slots_is_of(i, pid))
 			word_set(&s->suspended, suspended);
 	}
 	slots_recount();
@@ -31,8 +31,7 @@ static int sum_suspended(int pid, uint64_t *bytes)
 	int any = 0;
 	for (int i = 0, high = slots_high_water(); i < high; i++) {
 		const struct vgpu_slot *s = &membership.map->ext.slot[i];
-		if (!slots_is_live(i) || (int)word_get32(&s->pid) != pid ||
-		    !word_get(&s->suspended))
+		if (!slots_is_of(i, pid) || !word_get(&s->suspended))
 			continue;
 		any = 1;
 		for (int d = 0; d < HAMI_DEVICES; d++) {

@@ -17,8 +17,7 @@ int region_has_process(int pid)
 	if (pid <= 0 || region_lock())
 		return 0;
 	for (int i = 0, high = slots_high_water(); i < high && !found; i++)
-		found = slots_is_live(i) &&
-			(int)word_get32(&membership.map->ext.slot[i].pid) == pid;
+		found = slots_is_of(i, pid);
 	region_unlock();
 	return found;
 }
@@ -48,7 +47,8 @@ unsigned region_processes(int device, struct region_process *out, unsigned room)
 		const struct vgpu_slot *s = &membership.map->ext.slot[i];
 		struct region_process p = {(int)word_get32(&s->pid), word_get(&s->used[device])};
 		uint64_t context = word_get(&membership.map->hami.procs[i].used[device].context);
-		if (slots_counts(i) && p.pid > 0 && (p.bytes || context))
+		/* NVML, too, names no process of another namespace */
+		if (slots_counts(i) && p.pid > 0 && slots_is_of(i, p.pid) && (p.bytes || context))
 			n += merge_process(out, n, room, p);
 	}
 	region_unlock();
@@ -62,8 +62,7 @@ int region_has_copy(int device)
 		return 0;
 	for (int i = 0, high = slots_high_water(); i < high && !found; i++) {
 		const struct vgpu_slot *s = &membership.map->ext.slot[i];
-		found = slots_is_live(i) && (int)word_get32(&s->pid) == prim_pid() &&
-			word_get(&s->used[device]);
+		found = slots_is_of(i, prim_pid()) && word_get(&s->used[device]);
 	}
 	region_unlock();
 	return found;

@@ -25,6 +25,13 @@ int slots_counts(int slot)
 	return slots_is_live(slot) && !word_get(&membership.map->ext.slot[slot].suspended);
 }
 
+int slots_is_of(int slot, int pid)
+{
+	uint64_t identity = word_get(&membership.map->hami.procs[slot].identity);
+	return slots_is_live(slot) && (int)word_get32(&membership.map->ext.slot[slot].pid) == pid &&
+	       prim_pid_space(identity) == prim_pid_space(membership.identity);
+}
+
 int slots_own_is_suspended(void)
 {
 	return word_get(&membership.map->ext.slot[membership.slot].suspended) != 0;
@@ -117,8 +124,8 @@ int slots_fd_is_ours(void)
 
 /*
  * A program may close descriptors it does not know, ours among them (daemons close all),
- * and the number may stand for another file by now. The lock on our slot stays: it belongs
- * to the open file, which our mapping keeps.
+ * and the number may stand for another file by now. The lock on our slot stays: it has no
+ * descriptor.
  */
 static void reopen_if_closed(void)
 {
@@ -181,22 +188,49 @@ int slots_may_hold(uint32_t owner)
 	return membership.fd < 0 || prim_is_locked(membership.fd, VGPU_FORMAT_LOCK, 1) != 0;
 }
 
-/* Slots that say they are free come first: no lock of the others' is asked for then. */
+/*
+ * The region's file, opened once more for the lock on a slot. What membership.fd has locked,
+ * children keep, and processes of another container could not tell that their parent has died.
+ * membership.fd itself where the file cannot be opened again.
+ */
+static int open_for_slot(void)
+{
+	unsigned long long file[2];
+	int fd = membership.fd >= 0 ? prim_open_shared(membership.path) : -1;
+	if (fd >= 0 && prim_identity(fd, file) == 0 && file[0] == membership.file[0] &&
+	    file[1] == membership.file[1])
+		return fd;
+	if (fd >= 0)
+		prim_close(fd);
+	return membership.fd;
+}
+
+/* The first slot that no living process has, locked by fd; -1: none. */
+static int lock_free_slot(int fd)
+{
+	/* slots that say they are free come first: no lock of the others' is asked for then */
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < HAMI_PROCESSES; i++)
+			if ((round || !slots_is_live(i)) &&
+			    (fd < 0 || prim_lock_try(fd, VGPU_SLOT_LOCK + i) == 0))
+				return i;
+	return -1;
+}
+
 int slots_claim(void)
 {
-	for (int round = 0; round < 2; round++)
-		for (int i = 0; i < HAMI_PROCESSES; i++) {
-			if (round == 0 && slots_is_live(i))
-				continue;
-			if (membership.fd >= 0 && prim_lock_try(membership.fd, VGPU_SLOT_LOCK + i))
-				continue;
-			clear_slot(i);
-			membership.slot = i;
-			membership.identity = prim_process_identity();
-			if (membership.fd >= 0)
-				prim_own(membership.fd, VGPU_OWNER_LOCK + i);
-			slots_write_own();
-			return i;
-		}
-	return -1;
+	int fd = open_for_slot(), slot = lock_free_slot(fd);
+	if (fd != membership.fd && (slot < 0 || prim_hold_for_life(fd))) {
+		prim_close(fd);
+		slot = slot < 0 ? -1 : lock_free_slot(membership.fd);
+	}
+	if (slot < 0)
+		return -1;
+	clear_slot(slot);
+	membership.slot = slot;
+	membership.identity = prim_process_identity();
+	if (membership.fd >= 0)
+		prim_own(membership.fd, VGPU_OWNER_LOCK + slot);
+	slots_write_own();
+	return slot;
 }

@@ -30,6 +30,8 @@ extern struct membership {
 int slots_high_water(void);
 /* Whether a slot says that it is in use. */
 int slots_is_live(int slot);
+/* Whether a slot is in use by the process that has this PID in this process's PID namespace. */
+int slots_is_of(int slot, int pid);
 /* Whether what a slot has counts: it is in use, and its memory is on the device. */
 int slots_counts(int slot);
 /* Whether the memory of this process is said to be in a checkpoint. */
