@@ -76,18 +76,18 @@ func backendRules(backends []string) []rule {
 	}
 	return []rule{
 		{
-			Name: "the reader of Kubernetes' pods knows their types and podspec only",
-			Why:  "scheduler, webhook and device plugin share it, and none may pull in a client",
+			Name: "the readers of Kubernetes' pods and claims know their types and the domain only",
+			Why:  "scheduler, webhook and device plugin share them, and none may pull in a client",
 			Breaks: func(from, to string) bool {
 				return corepod(from) && !standard(to) && !pureDomain(to) && !external("k8s.io/api/", "k8s.io/apimachinery/")(to)
 			},
 			Example: [2]string{"deviceshare/sharing/podspec/corepod", "k8s.io/client-go/kubernetes"},
 		},
 		{
-			Name:    "the domain does not know the reader of Kubernetes' pods",
+			Name:    "the domain does not know the readers of Kubernetes' pods and claims",
 			Why:     "decisions are made from neutral values",
 			Breaks:  func(from, to string) bool { return pureDomain(from) && corepod(to) },
-			Example: [2]string{"deviceshare/sharing/request", "deviceshare/sharing/podspec/corepod"},
+			Example: [2]string{"deviceshare/sharing/claimspec", "deviceshare/sharing/claimspec/coreclaim"},
 		},
 		{
 			Name: "a backend does not know another backend",
@@ -413,9 +413,11 @@ func nodeHalf(p string) bool {
 	return under("deviceplugin/modes", "deviceplugin/host", "deviceplugin/limits")(p)
 }
 
-// corepod matches the one adapter in sharing: it reads Kubernetes' pods for both
+// corepod matches the adapters in sharing: they read Kubernetes' pods and claims for both
 // sides, which may not import each other.
-func corepod(p string) bool { return under("sharing/podspec/corepod")(p) }
+func corepod(p string) bool {
+	return under("sharing/podspec/corepod", "sharing/claimspec/coreclaim")(p)
+}
 
 // simulation matches the part of the views that has the scheduler decide.
 func simulation(p string) bool { return under("view/simulate")(p) }
@@ -426,7 +428,7 @@ func pure(p string) bool {
 	return pureDomain(p) || p == "deviceshare/deviceplugin/node" || p == "deviceshare/deviceplugin/cdi/hook/preload"
 }
 
-// pureDomain is sharing without the reader of Kubernetes' pods and the support code of tests.
+// pureDomain is sharing without the readers of Kubernetes' objects and the support code of tests.
 func pureDomain(p string) bool {
 	return under("sharing")(p) && !corepod(p) && !under("sharing/sharingtest")(p)
 }

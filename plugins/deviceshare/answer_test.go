@@ -87,7 +87,7 @@ func (k *walk) checkAnswers() {
 func (k *walk) checkAnswer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) {
 	k.t.Helper()
 	p := k.w.plugin
-	known, anew := p.askOf(t), readAsk(t.Pod, p.settings)
+	known, anew := p.askOf(t), readAsk(t.Pod, p.settings, nil)
 	score, err := p.nodeOrder(t, info)
 	want := 0.0
 	if known != nil || p.valuesBare() {
@@ -125,7 +125,7 @@ func TestPodsOfASpreadGroupAreNeverAnsweredFromMemory(t *testing.T) {
 	pod := podOf("a", "g", asks{number: 1, memory: 1000})
 	pod.Annotations["volcano.sh/vgpu-podgroup-policy"] = "spread"
 	settings := nodes.DefaultSettings()
-	if got := readAsk(pod, &settings); got.request.Neighbours.Group == "" || got.shape != "" {
+	if got := readAsk(pod, &settings, nil); got.request.Neighbours.Group == "" || got.shape != "" {
 		t.Errorf("group %q, shape %q: the answer depends on which pod of the group asks", got.request.Neighbours.Group, got.shape)
 	}
 }
@@ -135,7 +135,7 @@ func TestRequestsThatDifferInHowAListIsSplitAreNotTakenForEqual(t *testing.T) {
 	shape := func(models string) string {
 		pod := podOf("a", "g", asks{number: 1, memory: 1000})
 		pod.Annotations[wire.UserUseModels] = models
-		return readAsk(pod, &settings).shape
+		return readAsk(pod, &settings, nil).shape
 	}
 	if one, two := shape("A100 80GB"), shape("A100,80GB"); one == two {
 		t.Errorf("a model with a space and two models have the same shape %q", one)

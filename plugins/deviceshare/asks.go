@@ -37,6 +37,11 @@ type ask struct {
 	uncertain bool
 	// policy has no name if the pod names none.
 	policy policy.Policy
+	// seen are the claims that the pod names, as reader knew them; nil for a pod without any. claim
+	// is the one by which it asks, nil if it asks by resources.
+	seen   []seenClaim
+	reader *claimReader
+	claim  *claimAsk
 	// mistakes is why no node can ever serve the pod, nil if one may.
 	mistakes error
 	// last is what was last said about a refusal.
@@ -74,7 +79,12 @@ func (a *ask) refusalText(r *sharing.Refusals) string {
 
 // readAsk reads what a pod asks for; nil if it asks for no devices. That of a pod which asks by
 // names that nobody serves, or has claims that nobody allocates, has mistakes.
-func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
+func readAsk(pod *corev1.Pod, s *nodes.Settings, r *claimReader) *ask {
+	if r != nil && len(pod.Spec.ResourceClaims) > 0 && !nodes.IsScheduled(pod) { // Volcano sets spec.nodeName in sessions
+		if a := r.readClaimAsk(pod, s); a != nil {
+			return a
+		}
+	}
 	if err := requireAllocated(pod, s); err != nil {
 		return &ask{pod: pod, settings: s, mistakes: err}
 	}
@@ -88,7 +98,7 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	}
 	req, mistakes := s.ReadRequest(pod)
 	a := &ask{pod: pod, settings: s, request: req}
-	a.policy, _ = policy.Named(req.Policy)
+	a.usePolicy()
 	alike := req
 	alike.Owner, alike.Neighbours = "", nil
 	// With quotes: a list of two items must not look like one with a space in it.
@@ -102,6 +112,9 @@ func readAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
 	return a
 }
 
+// usePolicy finds the policy that the request names.
+func (a *ask) usePolicy() { a.policy, _ = policy.Named(a.request.Policy) }
+
 // requireAllocated returns an error if a pod has resource claims that nobody would allocate: bound
 // all the same, it would wait on its node for ever.
 func requireAllocated(pod *corev1.Pod, s *nodes.Settings) error {
@@ -114,6 +127,14 @@ func requireAllocated(pod *corev1.Pod, s *nodes.Settings) error {
 	}
 	return fmt.Errorf("node(s) refuse the pod, because this scheduler allocates no resource claims (spec.resourceClaims: %s) without %s: true among the arguments of its plugin predicates",
 		strings.Join(names, ", "), arguments.AllocateClaims)
+}
+
+// owner returns who holds what the pod is given: the pod, or its claim.
+func (a *ask) owner() sharing.Owner {
+	if a.claim != nil {
+		return a.claim.owner
+	}
+	return sharing.Owner(a.pod.UID)
 }
 
 // served returns the request, nil if there are no devices to be given for it.
@@ -154,7 +175,8 @@ func (a *ask) needsDevicesOf(info *api.NodeInfo) bool {
 		(info.Node.Annotations[wire.NodeInventory] != "" || info.Node.Annotations[wire.NodeRegister] != "")
 }
 
-// wasReadFrom reports whether the ask was read from this pod under these settings.
+// wasReadFrom reports whether the ask was read from this pod under these settings, and its claims
+// are what they were.
 func (a *ask) wasReadFrom(pod *corev1.Pod, s *nodes.Settings) bool {
-	return a != nil && a.pod == pod && a.settings == s
+	return a != nil && a.pod == pod && a.settings == s && (a.seen == nil || a.reader.isCurrent(pod, a.seen))
 }

@@ -36,20 +36,20 @@ func TestClaimsThatVolcanoAllocatesOrThatWereAllocatedAreNoMistake(t *testing.T)
 	plain := nodes.DefaultSettings()
 	allocates := new(arguments.Memory).Complete(&plain, true)
 	sharing, bare := claimsOf(podOf("p", "g", asks{number: 1, memory: 1000}), "gpu"), claimsOf(podOf("q", "g", asks{}), "gpu")
-	if a := readAsk(sharing, allocates); a == nil || a.mistakes != nil || len(a.request.Requests) != 1 {
+	if a := readAsk(sharing, allocates, nil); a == nil || a.mistakes != nil || len(a.request.Requests) != 1 {
 		t.Errorf("where Volcano allocates claims, a pod with devices asks for %+v", a)
 	}
-	if a := readAsk(bare, allocates); a != nil {
+	if a := readAsk(bare, allocates, nil); a != nil {
 		t.Errorf("where Volcano allocates claims, a pod without devices asks for %+v", a)
 	}
-	if a := readAsk(sharing, &plain); a.served() != nil {
+	if a := readAsk(sharing, &plain, nil); a.served() != nil {
 		t.Errorf("where nobody does, a pod asks for %+v", a.request)
 	}
 	sharing.Spec.NodeName, bare.Spec.NodeName = "n1", "n1"
-	if a := readAsk(sharing, &plain); a.served() == nil {
+	if a := readAsk(sharing, &plain, nil); a.served() == nil {
 		t.Error("a pod that has a node asks for nothing")
 	}
-	if a := readAsk(bare, &plain); a != nil {
+	if a := readAsk(bare, &plain, nil); a != nil {
 		t.Errorf("a pod without devices that has a node asks for %+v", a)
 	}
 }

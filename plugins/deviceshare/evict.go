@@ -103,7 +103,7 @@ func (e *evictions) chooseVictims(task *api.TaskInfo, candidates []*api.TaskInfo
 	switch {
 	case a == nil:
 		return nil, false
-	case len(candidates) == 0:
+	case len(candidates) == 0, a.claim != nil: // nobody leaves for a claim yet
 		return nil, true
 	}
 	n, info := e.nodes[candidates[0].NodeName], e.infos[candidates[0].NodeName]
@@ -214,6 +214,9 @@ func (e *evictions) afterEvictions(task *api.TaskInfo, tried *api.NodeInfo) erro
 	a := e.askOf(task)
 	if a == nil {
 		return nil
+	}
+	if a.claim != nil {
+		return refusalOn(task, tried, false, "nobody is evicted for a pod with a ResourceClaim")
 	}
 	n, info := e.nodes[tried.Name], e.infos[tried.Name]
 	if err := e.requireServing(a, n); err != nil {

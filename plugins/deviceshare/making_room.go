@@ -92,7 +92,11 @@ func (p *Plugin) IsPromised(t *api.TaskInfo) bool {
 	if !p.rememberAsk(t).needsDevicesOf(p.infos[t.NodeName]) {
 		return true
 	}
-	r, placed := p.overlay.placed[sharing.Owner(t.Pod.UID)]
+	a := p.rememberAsk(t)
+	if node := p.claimNode(a); node != "" {
+		return node == t.NodeName
+	}
+	r, placed := p.overlay.placed[a.owner()]
 	return placed && r.node == t.NodeName
 }
 
@@ -105,7 +109,7 @@ func (p *Plugin) Wish(t *api.TaskInfo) (plan.Wish, bool) {
 	if a == nil {
 		return plan.Wish{}, p.off == nil
 	}
-	if p.off != nil || a.served() == nil || p.awaitsRoom(t, a) {
+	if p.off != nil || a.served() == nil || a.claim != nil || p.awaitsRoom(t, a) { // nobody leaves for a claim yet
 		return plan.Wish{}, false
 	}
 	return plan.Wish{Request: a.served(), Backends: p.backendsFor(a), Policy: p.policyFor(a)}, true

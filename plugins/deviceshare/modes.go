@@ -52,7 +52,7 @@ func (j *judge) modeOn(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.NodeInf
 	if n.Only != "" {
 		return n.Only, len(a.request.Modes) == 0 || slices.Contains(a.request.Modes, n.Only)
 	}
-	placement, refused := place.Place(j.ledgerFor(n, t, info).Views(), &a.request, j.backendsFor(a), j.policyFor(a))
+	placement, refused := place.Place(j.ledgerFor(n, t, info).Views(), j.requestOn(a, n), j.backendsFor(a), j.policyFor(a))
 	if refused.Refused() {
 		return "", false
 	}

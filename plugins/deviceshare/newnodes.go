@@ -83,7 +83,7 @@ func (p *Plugin) podsOf(tasks []*api.TaskInfo) []demand.Pod {
 	})
 	var pods []demand.Pod
 	for _, t := range tasks[:min(len(tasks), mostWaiting)] {
-		if a := p.rememberAsk(t); a.served() != nil {
+		if a := p.rememberAsk(t); a.served() != nil && a.claim == nil {
 			pods = append(pods, demand.Pod{Object: t.Pod, Request: a.request, Backends: p.store.backends, Policy: p.steadyPolicy(a)})
 		}
 	}

@@ -45,6 +45,8 @@ func (noObjects) quotasOf(*framework.Session) corelisters.ResourceQuotaLister {
 	return corelisters.NewResourceQuotaLister(clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{}))
 }
 
+func (noObjects) claimsOf(*framework.Session) *claimInformers { return nil }
+
 func ready() *atomic.Bool {
 	b := new(atomic.Bool)
 	b.Store(true)

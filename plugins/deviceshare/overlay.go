@@ -27,6 +27,8 @@ import (
 type overlay struct {
 	ledgers map[string]*sharing.Ledger
 	placed  map[sharing.Owner]reservation
+	// joined are the claims of pods that the session has put on a node.
+	joined map[sharing.Owner]sharing.Owner
 	// futures are derived ledgers by node name. Workers fill it.
 	futures sync.Map
 }
@@ -38,7 +40,7 @@ type reservation struct {
 }
 
 func newOverlay() *overlay {
-	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}}
+	return &overlay{ledgers: map[string]*sharing.Ledger{}, placed: map[sharing.Owner]reservation{}, joined: map[sharing.Owner]sharing.Owner{}}
 }
 
 // currentLedger returns the node's ledger as it is. Pods that are leaving still hold their devices,

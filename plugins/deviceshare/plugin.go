@@ -82,6 +82,10 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	case p.settings == nil:
 		p.off = p.store.unreadConfigError()
 	}
+	p.store.followClaims(ssn)
+	if err := p.store.requireClaims(); err != nil && p.off == nil {
+		p.off = err
+	}
 	if p.settings == nil {
 		defaults := nodes.DefaultSettings()
 		defaults.Unread, defaults.AllocatesClaims = true, arguments.AllocatesClaims(ssn.Tiers)
@@ -95,7 +99,7 @@ func (p *Plugin) joinSession(ssn *framework.Session) bool {
 	p.overlay, p.awaited = newOverlay(), p.store.cluster.Pods().Awaited()
 	p.store.mix.Begin(kindsOf(ssn, p.settings))
 	p.preferences = newPreferences(&p.args, p.store.backends, p.store.mix)
-	p.requests, p.fallbacks = newRequests(p.settings, p.store.asks, p.store.cluster.SelectsByName()), map[string]string{}
+	p.requests, p.fallbacks = newRequests(p.settings, p.store.claimReader(), p.store.asks, p.store.cluster.SelectsByName()), map[string]string{}
 	p.cycle, p.hopeless = ssn, &sync.Map{}
 	p.openLimits(ssn)
 	return true
@@ -135,6 +139,16 @@ func (p *Plugin) RememberRequest(t *api.TaskInfo) *sharing.PodRequest {
 	return p.rememberAsk(t).served()
 }
 
+// Owner implements queues.Tasks.
+func (p *Plugin) Owner(t *api.TaskInfo) sharing.Owner {
+	if len(t.Pod.Spec.ResourceClaims) > 0 {
+		if a := p.askOf(t); a != nil {
+			return a.owner()
+		}
+	}
+	return sharing.Owner(t.Pod.UID)
+}
+
 // Given implements queues.Tasks.
 func (p *Plugin) Given(owner sharing.Owner) (node string, placement *sharing.Placement) {
 	if r, placed := p.overlay.placed[owner]; placed {
@@ -161,6 +175,10 @@ func (p *Plugin) OnSessionClose(ssn *framework.Session) {
 func (p *Plugin) SetupBindContextExtension(_ *cycleState, bind *cache.BindContext) {
 	t := bind.TaskInfo
 	if p.overlay == nil || !p.askOf(t).needsDevicesOf(p.infos[t.NodeName]) {
+		return
+	}
+	if a := p.askOf(t); a.seen != nil {
+		p.decideClaim(t, a)
 		return
 	}
 	h, d := nodes.Handover{Pod: t.Pod, Job: string(t.Job)}, podstate.Decision{Node: t.NodeName}
@@ -208,6 +226,10 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		}
 		return
 	}
+	if a.claim != nil {
+		p.allocateClaim(e, a, n)
+		return
+	}
 	request := a.request
 	request.Mates = jobMates(e.Task, p.infos[n.Name])
 	switch changeOnAllocate(e.Task) {
@@ -233,7 +255,12 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 
 // onDeallocate follows Volcano when it takes a task off a node or evicts it.
 func (p *Plugin) onDeallocate(e *framework.Event) {
-	if p.rememberAsk(e.Task) == nil {
+	a := p.rememberAsk(e.Task)
+	switch {
+	case a == nil:
+		return
+	case a.seen != nil:
+		p.deallocateClaim(e)
 		return
 	}
 	if changeOnDeallocate(e.Task) == moved {

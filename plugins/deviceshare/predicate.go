@@ -77,6 +77,12 @@ func (j *judge) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	if err := j.requireServing(a, n); err != nil {
 		return refusalOn(t, info, false, err.Error())
 	}
+	if node := j.claimNode(a); node != "" {
+		if node != info.Name {
+			return refusalOn(t, info, false, claimElsewhere(a, node))
+		}
+		return nil
+	}
 	w := j.allowanceOn(t, a, info)
 	if short := w.Unavoidable(); short != nil && short.Leaving > 0 {
 		return refusalOn(t, info, true, overQuota(short)) // whatever devices the node has
@@ -133,7 +139,7 @@ func (j *judge) checkDevices(a *ask, n *nodes.Node, t *api.TaskInfo, info *api.N
 	if refused := n.Remembered(&q); refused != nil && (w == nil || refused.Refused()) {
 		return *refused, nil
 	}
-	_, refused, short := findPlacement(q.Ledger, n, &a.request, j.backendsFor(a), j.policyFor(a), w)
+	_, refused, short := findPlacement(q.Ledger, n, j.requestOn(a, n), j.backendsFor(a), j.policyFor(a), w)
 	if k.repeated && (w == nil || refused.Refused()) {
 		n.Remember(q, refused)
 	}

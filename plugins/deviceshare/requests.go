@@ -14,6 +14,8 @@ import (
 // requests are what the tasks of a session ask for, each read once.
 type requests struct {
 	settings *nodes.Settings
+	// claims reads what pods ask for by claims, nil if this scheduler allocates none.
+	claims *claimReader
 	// asks are those of the tasks that this session has tried to place, before those of the last
 	// session.
 	asks, before map[api.TaskID]*ask
@@ -26,8 +28,8 @@ type requests struct {
 	selectsByName bool
 }
 
-func newRequests(s *nodes.Settings, before map[api.TaskID]*ask, selectsByName bool) requests {
-	return requests{settings: s, before: before, asks: map[api.TaskID]*ask{}, kinds: map[nodes.Kind]sessionKind{}, selectsByName: selectsByName}
+func newRequests(s *nodes.Settings, r *claimReader, before map[api.TaskID]*ask, selectsByName bool) requests {
+	return requests{settings: s, claims: r, before: before, asks: map[api.TaskID]*ask{}, kinds: map[nodes.Kind]sessionKind{}, selectsByName: selectsByName}
 }
 
 // turn is a task with what it asks for, which need not be looked up for each node then.
@@ -49,7 +51,7 @@ func (r *requests) askOf(t *api.TaskInfo) *ask {
 	if a, ok := r.asks[t.UID]; ok && (a == nil || a.wasReadFrom(t.Pod, r.settings)) {
 		return a
 	}
-	return readAsk(t.Pod, r.settings)
+	return readAsk(t.Pod, r.settings, r.claims)
 }
 
 // rememberAsk keeps what a task asks for, from the last session if it has not
@@ -61,7 +63,7 @@ func (r *requests) rememberAsk(t *api.TaskInfo) *ask {
 	before := r.before[t.UID]
 	a, known := before, before.wasReadFrom(t.Pod, r.settings)
 	if !known {
-		a = readAsk(t.Pod, r.settings)
+		a = readAsk(t.Pod, r.settings, r.claims)
 		if a != nil && before != nil {
 			a.toldTooLarge = before.toldTooLarge
 		}

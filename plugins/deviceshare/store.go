@@ -20,6 +20,7 @@ import (
 
 	"deviceshare/plugins/deviceshare/arguments"
 	"deviceshare/plugins/deviceshare/binding"
+	"deviceshare/plugins/deviceshare/claims"
 	"deviceshare/plugins/deviceshare/demand"
 	"deviceshare/plugins/deviceshare/drain"
 	"deviceshare/plugins/deviceshare/metrics"
@@ -28,6 +29,7 @@ import (
 	"deviceshare/plugins/deviceshare/page"
 	"deviceshare/plugins/deviceshare/queues"
 	"deviceshare/plugins/deviceshare/room"
+	"deviceshare/plugins/deviceshare/selectors"
 	"deviceshare/plugins/deviceshare/snapshot"
 	"deviceshare/plugins/deviceshare/waiting"
 	"deviceshare/plugins/deviceshare/waiting/news"
@@ -87,6 +89,13 @@ type Store struct {
 
 	cluster *nodes.Cluster
 	objects objectSource
+	// claims are nil where this scheduler allocates none, and selectors with them. claimSource is
+	// nil before the first session, and where the API server has no claims: then claimsOff is set,
+	// which belongs to the session goroutine.
+	claims      *claims.Registry
+	selectors   *selectors.Cache
+	claimSource atomic.Pointer[claimSource]
+	claimsOff   bool
 
 	// The fields below belong to the session goroutine.
 	rank      map[string]float64
@@ -131,6 +140,8 @@ type Options struct {
 	Evictions room.Evictions
 	// DriverUpgrades has pods evicted from nodes whose driver is replaced.
 	DriverUpgrades bool
+	// Claims has ResourceClaims of our driver given devices, where the API server has them.
+	Claims bool
 	// Nodes says whether and how nodes are asked for.
 	Nodes demand.Options
 	// Now tells the time that is written into annotations. Nil is time.Now.
@@ -150,6 +161,10 @@ func NewStore(o Options) *Store {
 	s.began = s.now()
 	if s.lead == nil {
 		s.lead = leader.Sole{}
+	}
+	if o.Claims {
+		s.claims, s.selectors = claims.NewRegistry(), selectors.NewCache()
+		s.cluster.UseClaims(s.claims)
 	}
 	s.room = room.New(o.Evictions, s.lead, s.report, s.uptimeSeconds, func() int64 { return s.now().Unix() })
 	s.drain = drain.New(s.lead, s.report, o.DriverUpgrades)
@@ -191,7 +206,7 @@ func (s *Store) Build(raw framework.Arguments) framework.Plugin {
 
 // Binder returns the binder that sends what sessions decided.
 func (s *Store) Binder() cache.Binder {
-	return binding.New(s.cluster.Pods(), s.report, s, s.lead, s.metrics)
+	return binding.New(s.cluster.Pods(), s.claims, s.report, s, s.lead, s.metrics)
 }
 
 // LedgerHandler answers at page.Path with who holds what.
@@ -219,7 +234,7 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 // give them. Safe for concurrent use.
 func (s *Store) MustHaveDevices(pod *corev1.Pod) bool {
 	settings := s.settings.Load()
-	return s.enabled.Load() && settings != nil && corepod.Asks(pod, settings.Names)
+	return s.enabled.Load() && settings != nil && (corepod.Asks(pod, settings.Names) || s.claimReader().names(pod))
 }
 
 // part is what the plugin had to do with the last session.
@@ -275,6 +290,9 @@ func rankByName(known map[string]*nodes.Node) map[string]float64 {
 type objectSource interface {
 	podsOf(*framework.Session) corelisters.PodLister
 	quotasOf(*framework.Session) corelisters.ResourceQuotaLister
+	// claimsOf returns where ResourceClaims and DeviceClasses are listed, nil if the API server
+	// has none.
+	claimsOf(*framework.Session) *claimInformers
 }
 
 // sessionObjects is the objectSource of a running scheduler.

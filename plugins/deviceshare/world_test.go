@@ -11,8 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
@@ -48,6 +50,12 @@ type world struct {
 	report  *reportRecorder
 	plugin  *Plugin // of the session opened last
 	idle    bool    // sessions place nothing
+	claims  bool    // the next scheduler process allocates ResourceClaims
+	version atomic.Int64
+	// claimWrites is held while a claim is written, and answerClaim says what becomes of a write,
+	// by what it would make; nil accepts it.
+	claimWrites sync.Mutex
+	answerClaim func(after *resourcev1.ResourceClaim, subresource string) error
 	// seconds is the time since the world began, and lead says who may write; nil is the world
 	// alone.
 	seconds atomic.Int64
@@ -174,7 +182,7 @@ func newWorldWith(t testing.TB, evictor cache.Evictor, objects ...runtime.Object
 // restart gives the world a scheduler process without a past.
 func (w *world) restart() {
 	w.store = NewStore(Options{
-		Backends: factory.New(), Report: w.report, Lead: w.lead, Now: func() time.Time { return time.Unix(1700000000+w.seconds.Load(), 0) },
+		Backends: factory.New(), Report: w.report, Lead: w.lead, Claims: w.claims, Now: func() time.Time { return time.Unix(1700000000+w.seconds.Load(), 0) },
 	})
 	w.t.Cleanup(w.store.room.Close)
 }
@@ -195,6 +203,10 @@ func (w *world) add(o runtime.Object) {
 		_, err = w.cache.VCClient().SchedulingV1beta1().PodGroups(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 	case *corev1.ResourceQuota:
 		_, err = w.client.CoreV1().ResourceQuotas(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+	case *resourcev1.ResourceClaim:
+		_, err = w.client.ResourceV1().ResourceClaims(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+	case *resourcev1.DeviceClass:
+		_, err = w.client.ResourceV1().DeviceClasses().Create(ctx, o, metav1.CreateOptions{})
 	default:
 		err = fmt.Errorf("no such object in this world: %T", o)
 	}
@@ -233,6 +245,11 @@ func (w *world) seen(objects ...runtime.Object) {
 			case *schedulingv1beta1.PodGroup:
 				j := w.cache.Jobs[api.JobID(o.Namespace+"/"+o.Name)]
 				return j != nil && j.PodGroup != nil
+			case *resourcev1.ResourceClaim:
+				return w.store.claims.Find(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}) != nil
+			case *resourcev1.DeviceClass:
+				_, err := w.cache.SharedInformerFactory().Resource().V1().DeviceClasses().Lister().Get(o.Name)
+				return err == nil
 			case *corev1.ResourceQuota:
 				_, err := w.cache.SharedInformerFactory().Core().V1().ResourceQuotas().Lister().ResourceQuotas(o.Namespace).Get(o.Name)
 				return err == nil

@@ -16,6 +16,7 @@ import (
 	"volcano.sh/volcano/pkg/scheduler/api"
 	volcanometrics "volcano.sh/volcano/pkg/scheduler/metrics"
 
+	"deviceshare/plugins/deviceshare/claims"
 	"deviceshare/plugins/deviceshare/metrics"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/plugins/deviceshare/podstate"
@@ -48,6 +49,7 @@ const numaDecision = "volcano.sh/topology-decision"
 // may be left from an earlier attempt.
 type Binder struct {
 	pods    *nodes.Pods
+	claims  *claims.Registry
 	report  Reporter
 	devices DeviceRule
 	lead    leader.Leadership
@@ -56,9 +58,13 @@ type Binder struct {
 	places chan struct{}
 }
 
-// New returns a binder with room for bindsAtOnce calls.
-func New(pods *nodes.Pods, report Reporter, devices DeviceRule, lead leader.Leadership, m *metrics.Metrics) *Binder {
-	return &Binder{pods: pods, report: report, devices: devices, lead: lead, metrics: m, places: make(chan struct{}, bindsAtOnce)}
+// New returns a binder with room for bindsAtOnce calls. The registry of claims is nil for a
+// scheduler that allocates none.
+func New(pods *nodes.Pods, held *claims.Registry, report Reporter, devices DeviceRule, lead leader.Leadership, m *metrics.Metrics) *Binder {
+	return &Binder{
+		pods: pods, claims: held, report: report, devices: devices, lead: lead, metrics: m,
+		places: make(chan struct{}, bindsAtOnce),
+	}
 }
 
 // Reporter tells people what is no problem but must be known, on the object that it concerns. Safe
@@ -98,6 +104,14 @@ func (b *Binder) bindTask(client kubernetes.Interface, t *api.TaskInfo) (err err
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
 	}
 	defer done()
+	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
+	defer cancel()
+	ctx, cancel = context.WithDeadline(ctx, until)
+	defer cancel()
+	isClaimed, err := b.bindClaim(ctx, client, t)
+	if err != nil {
+		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, err)
+	}
 	annotations := make(map[string]string)
 	if v, ok := t.Pod.Annotations[numaDecision]; ok {
 		annotations[numaDecision] = v
@@ -109,15 +123,11 @@ func (b *Binder) bindTask(client kubernetes.Interface, t *api.TaskInfo) (err err
 	case decided != nil:
 		defer func() { b.pods.EndBind(sharing.Owner(t.Pod.UID), t.NodeName, err) }()
 		maps.Copy(annotations, decided.Annotations)
-	case b.devices.MustHaveDevices(t.Pod):
+	case !isClaimed && b.devices.MustHaveDevices(t.Pod):
 		// Its decision was given up and forgotten before this call came. Bound
 		// without a placement it could never start.
 		return fmt.Errorf("bind pod %s/%s to node %s: %w", t.Namespace, t.Name, t.NodeName, podstate.ErrWithdrawn)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
-	defer cancel()
-	ctx, cancel = context.WithDeadline(ctx, until)
-	defer cancel()
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.Pod.UID, Annotations: annotations},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: t.NodeName},

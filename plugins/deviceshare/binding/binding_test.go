@@ -67,7 +67,7 @@ func TestTheBinderSendsWhatWasAssumedForThatNodeOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	client.ClearActions()
-	b := New(states, nil, nobodyMustHaveDevices{}, leader.Sole{}, metrics.New())
+	b := New(states, nil, nil, nobodyMustHaveDevices{}, leader.Sole{}, metrics.New())
 	if failed := b.Bind(client, nil); len(failed) != 0 || len(client.Actions()) != 0 {
 		t.Errorf("binding nothing failed with %v after %d calls", failed, len(client.Actions()))
 	}
@@ -117,7 +117,7 @@ func TestPodsAreBoundByTheLeaderOnly(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	lead := &reign{binds: 1}
-	b := New(states, nil, nobodyMustHaveDevices{}, lead, metrics.New())
+	b := New(states, nil, nil, nobodyMustHaveDevices{}, lead, metrics.New())
 	if failed := b.Bind(client, tasks); len(failed) != 1 || !strings.Contains(failed["uid-second"], "another one leads") {
 		t.Errorf("failed: %v", failed)
 	}
@@ -155,7 +155,7 @@ func TestAGangIsBoundAFewPodsAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := New(nodes.NewCluster(nil, nil).Pods(), nil, nobodyMustHaveDevices{}, leader.Sole{}, metrics.New())
+	b := New(nodes.NewCluster(nil, nil).Pods(), nil, nil, nobodyMustHaveDevices{}, leader.Sole{}, metrics.New())
 	var calls sync.WaitGroup
 	for i := range pods {
 		task := api.NewTaskInfo(podOf(fmt.Sprint("p", i)))

@@ -26,9 +26,9 @@ func (r ApartRules) addTo(n *sharing.Neighbours) {
 	}
 }
 
-// neighboursOf reads what counts between a pod that holds devices and others, as it is now: labels,
+// NeighboursOf reads what counts between a pod that holds devices and others, as it is now: labels,
 // annotations and rules may be newer than its placement. With an error, the pod accepts no other.
-func (s *Settings) neighboursOf(pod *corev1.Pod) (*sharing.Neighbours, error) {
+func (s *Settings) NeighboursOf(pod *corev1.Pod) (*sharing.Neighbours, error) {
 	n, mistakes := request.Neighbours(&podspec.Pod{Annotations: pod.Annotations, Labels: pod.Labels})
 	s.Apart.addTo(n)
 	if len(mistakes) == 0 {

@@ -67,7 +67,7 @@ func TestPodsOfOneRuleAreKeptApartAndOthersAreNot(t *testing.T) {
 		s := DefaultSettings()
 		s.Apart = rules
 		a, b := randomLabels(r, 3), randomLabels(r, 3)
-		there, err := s.neighboursOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: b}})
+		there, err := s.NeighboursOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: b}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,11 +93,11 @@ func TestPodsOfOneRuleAreKeptApartAndOthersAreNot(t *testing.T) {
 func TestAPodWhoseWishesCannotBeReadAcceptsNone(t *testing.T) {
 	s := DefaultSettings()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{wire.UserNotBeside: "app=="}}}
-	if n, err := s.neighboursOf(pod); err != nil || n.IsAlone() {
+	if n, err := s.NeighboursOf(pod); err != nil || n.IsAlone() {
 		t.Errorf("%+v, %v: the value may be empty", n, err)
 	}
 	pod.Annotations[wire.UserNotBeside] = "app!=llm"
-	n, err := s.neighboursOf(pod)
+	n, err := s.NeighboursOf(pod)
 	if err == nil || !n.IsAlone() || !strings.Contains(err.Error(), wire.UserNotBeside) {
 		t.Errorf("%+v, %v", n, err)
 	}

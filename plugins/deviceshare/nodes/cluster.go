@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"deviceshare/plugins/deviceshare/claims"
 	"deviceshare/sharing"
 )
 
@@ -24,6 +26,8 @@ type Cluster struct {
 	backends sharing.Backends
 	report   Reporter
 	pods     *Pods
+	// claims are nil where this scheduler allocates none.
+	claims *claims.Registry
 	// mu guards nodes against Copy. The goroutine that follows reads without it.
 	mu       sync.RWMutex
 	nodes    map[string]*Node
@@ -37,6 +41,9 @@ type Cluster struct {
 func NewCluster(b sharing.Backends, report Reporter) *Cluster {
 	return &Cluster{backends: b, report: report, pods: newPods(), nodes: map[string]*Node{}, reported: map[Problem]struct{}{}}
 }
+
+// UseClaims has the cluster count what claims hold, too. It comes before the first Follow.
+func (c *Cluster) UseClaims(r *claims.Registry) { c.claims = r }
 
 // Pods returns the states of the cluster's pods. Safe for concurrent use.
 func (c *Cluster) Pods() *Pods { return c.pods }
@@ -73,6 +80,10 @@ type Change struct {
 // Follow brings the cluster up to date with a snapshot, at a time: cordons end by themselves.
 func (c *Cluster) Follow(snapshot Snapshot, settings *Settings, now time.Time) Change {
 	c.pods.compareDecisions(snapshot)
+	c.claims.WithdrawUnless(func(pod types.NamespacedName, uid types.UID, node string) bool {
+		host := snapshot.Host(node)
+		return host != nil && isPodOn(host, pod, uid)
+	})
 	fresh := c.readChangedNodes(snapshot, settings, now.UTC().Format(time.RFC3339))
 
 	c.mu.Lock()
@@ -82,6 +93,7 @@ func (c *Cluster) Follow(snapshot Snapshot, settings *Settings, now time.Time) C
 	c.pods.compareAwaited(snapshot, lister)
 	var change Change
 	for _, n := range fresh {
+		c.claims.Forget(n.claimsOver)
 		old, known := c.nodes[n.Name]
 		change.Names = change.Names || !known
 		c.countSelecting(old, -1)

@@ -37,14 +37,14 @@ func (n *Node) readHolding(pod *corev1.Pod, state podstate.State) holding {
 		return h
 	}
 	p := *h.placement
-	p.Neighbours, h.rulesUnread = n.settings.neighboursOf(pod)
+	p.Neighbours, h.rulesUnread = n.settings.NeighboursOf(pod)
 	h.placement = &p
 	return h
 }
 
 // selectHolding finds out which devices a pod on the node was given.
 func (n *Node) selectHolding(pod *corev1.Pod, state podstate.State) holding {
-	from := state.Sources(n.Name, pod.Annotations, isScheduled(pod))
+	from := state.Sources(n.Name, pod.Annotations, IsScheduled(pod))
 	if from.Given != nil {
 		return holding{placement: from.Given, edited: from.Edited}
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"deviceshare/plugins/deviceshare/claims"
 	"deviceshare/plugins/deviceshare/podstate"
 	"deviceshare/sharing"
 	"deviceshare/sharing/events"
@@ -50,6 +51,8 @@ type Node struct {
 	// changed after they were bound, Unplaced those that were bound without a placement, and
 	// RulesUnread those of which it cannot be read whom they accept as neighbours.
 	Blocking, Edited, Unplaced, RulesUnread []Problem
+	// Claims is what ResourceClaims hold of the devices, nil if they hold nothing.
+	Claims *claims.OnNode
 
 	// settings, Object and tasks are what the node was read from. Informers replace an
 	// object when it changes, and holding it here keeps its address from being used
@@ -60,6 +63,8 @@ type Node struct {
 	// drained.
 	cordonEnds string
 	drains     bool
+	// claimsOver are claims that were lost and that nobody on the node has any more.
+	claimsOver []sharing.Owner
 	// holdings are kept by pod object, for pods that did not change.
 	holdings map[*corev1.Pod]holding
 	// refusals and scores are the only things that are written later.
@@ -106,8 +111,8 @@ func (n *Node) uid() types.UID {
 
 // isCurrent reports whether the snapshot shows what the node was read from. It is asked
 // for every node at every session, so it compares identities only.
-func (n *Node) isCurrent(host Host, s *Settings, now string) bool {
-	if n == nil || n.Object != host.Node() || n.settings != s || n.hasCordonEnded(now) {
+func (n *Node) isCurrent(host Host, s *Settings, held *claims.OnNode, now string) bool {
+	if n == nil || n.Object != host.Node() || n.settings != s || n.Claims != held || n.hasCordonEnded(now) {
 		return false
 	}
 	// Of a node without devices it does not matter who is on it.
@@ -118,7 +123,7 @@ func (n *Node) isCurrent(host Host, s *Settings, now string) bool {
 // the node, or nil; what did not change is taken over from it. It reads the states of
 // pods and changes nothing, so it is safe to run for many nodes at once.
 func (c *Cluster) readNode(prev *Node, host Host, s *Settings, now string) *Node {
-	n := &Node{Name: host.Name(), Object: host.Node(), settings: s}
+	n := &Node{Name: host.Name(), Object: host.Node(), Claims: c.claims.On(host.Name()), settings: s}
 	if n.Object == nil {
 		return n
 	}
@@ -144,6 +149,7 @@ func (c *Cluster) readNode(prev *Node, host Host, s *Settings, now string) *Node
 			n.recordHolding(prev, pod, state)
 		}
 	}
+	n.recordClaims(host)
 	return n
 }
 

@@ -27,7 +27,7 @@ func (c *Cluster) readChangedNodes(snapshot Snapshot, settings *Settings, now st
 			defer wait.Done()
 			for _, host := range part {
 				prev := c.nodes[host.Name()]
-				if _, again := touched[host.Name()]; again || !prev.isCurrent(host, settings, now) {
+				if _, again := touched[host.Name()]; again || !prev.isCurrent(host, settings, c.claims.On(host.Name()), now) {
 					chunks[i] = append(chunks[i], c.readNode(prev, host, settings, now))
 				}
 			}

@@ -42,7 +42,7 @@ func DefaultSettings() Settings {
 // ReadRequest reads what a pod asks for. Mistakes are why it cannot be served, all at once; a pod
 // that asks by names which nobody serves has some, too.
 func (s *Settings) ReadRequest(pod *corev1.Pod) (sharing.PodRequest, []request.Mistake) {
-	read, rules := corepod.Read(pod), request.Rules{Names: s.Names, Factor: s.Factor, Defaults: s.Defaults}
+	read, rules := corepod.Read(pod), s.Rules()
 	req, mistakes := rules.Read(&read)
 	if foreign := rules.Foreign(&read); len(foreign) > 0 {
 		return sharing.PodRequest{}, append(mistakes, foreign...)
@@ -51,6 +51,11 @@ func (s *Settings) ReadRequest(pod *corev1.Pod) (sharing.PodRequest, []request.M
 		s.Apart.addTo(req.Neighbours)
 	}
 	return req, mistakes
+}
+
+// Rules returns by what pods and claims are read.
+func (s *Settings) Rules() request.Rules {
+	return request.Rules{Names: s.Names, Factor: s.Factor, Defaults: s.Defaults}
 }
 
 // LimitNames returns the names of the resources that limits of queues are about.

@@ -52,7 +52,7 @@ func (s *Pods) markAwaited(nodes map[string]struct{}, pods corelisters.PodLister
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, pod := range all {
-		if _, appears := nodes[pod.Spec.NodeName]; !appears || !isScheduled(pod) || isTerminal(pod) || !mayHold(pod, settings) {
+		if _, appears := nodes[pod.Spec.NodeName]; !appears || !IsScheduled(pod) || isTerminal(pod) || !mayHold(pod, settings) {
 			continue
 		}
 		s.applyEvent(ownerOf(pod), nameOf(pod), podstate.Event{Kind: podstate.List, Node: pod.Spec.NodeName})
@@ -80,7 +80,7 @@ func (s *Pods) readFrom(n *Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pod, h := range n.holdings {
-		if h.placement == nil || !isScheduled(pod) || s.states[ownerOf(pod)].FirstOn(n.Name) {
+		if h.placement == nil || !IsScheduled(pod) || s.states[ownerOf(pod)].FirstOn(n.Name) {
 			continue
 		}
 		s.applyEvent(ownerOf(pod), nameOf(pod), podstate.Event{Kind: podstate.Read, Node: n.Name, Annotations: pod.Annotations})
@@ -159,10 +159,10 @@ func isPodGone(pods corelisters.PodLister, owner sharing.Owner, pod types.Namesp
 	return err != nil || ownerOf(now) != owner || isTerminal(now)
 }
 
-// isScheduled reports whether the API server has this pod bound to a node. The node name
+// IsScheduled reports whether the API server has this pod bound to a node. The node name
 // does not tell: Volcano writes it into the pods of its own cache before they are
 // bound.
-func isScheduled(pod *corev1.Pod) bool {
+func IsScheduled(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
 			return c.Status == corev1.ConditionTrue

@@ -29,7 +29,7 @@ func (l *Limits) Allowance(t *api.TaskInfo, req *sharing.PodRequest, gone ...*ap
 		return nil
 	}
 	w := &Allowance{book: l.book, least: quota.Asked(req, l.kinds)}
-	w.ask = quota.Ask{Owner: sharing.Owner(t.Pod.UID), Account: account, Gone: ownersOf(gone)}
+	w.ask = quota.Ask{Owner: l.Tasks.Owner(t), Account: account, Gone: ownersOf(gone)}
 	return w
 }
 
@@ -73,7 +73,7 @@ func (l *Limits) Lacks(tasks []*api.TaskInfo) []int64 {
 	}
 	asks := make([]quota.Ask, 0, len(tasks))
 	for _, t := range tasks {
-		ask := quota.Ask{Owner: sharing.Owner(t.Pod.UID), Account: l.accountOf(l.queueOf(t), t.Pod)}
+		ask := quota.Ask{Owner: l.Tasks.Owner(t), Account: l.accountOf(l.queueOf(t), t.Pod)}
 		if req := l.Tasks.RememberRequest(t); req != nil {
 			ask.Amounts = quota.Asked(req, l.kinds)
 		}

@@ -41,7 +41,9 @@ type Tasks interface {
 	Request(*api.TaskInfo) *sharing.PodRequest
 	// RememberRequest is Request for a task that will be asked about again.
 	RememberRequest(*api.TaskInfo) *sharing.PodRequest
-	// Given returns what this session gave to a pod, and the node; "" if it gave nothing.
+	// Owner returns who holds what a task is given: its pod, or the claim of a pod that waits.
+	Owner(*api.TaskInfo) sharing.Owner
+	// Given returns what this session gave to an owner, and the node; "" if it gave nothing.
 	Given(sharing.Owner) (node string, placement *sharing.Placement)
 }
 
@@ -100,6 +102,9 @@ func (m *Memory) Open(s Snapshot) *Limits {
 				if tenure == quota.Leaves && s.Nodes[t.NodeName] == nil {
 					continue // it never had a node, or that is gone with its devices
 				}
+				if s.Tasks.Owner(t) != sharing.Owner(t.Pod.UID) {
+					continue // its claim is counted by what it holds
+				}
 				if a := l.takenAmounts(t); len(a) > 0 {
 					holders[sharing.Owner(t.Pod.UID)] = holder{string(job.Queue), t.Pod}
 					l.book.Put(sharing.Owner(t.Pod.UID), l.accountOf(string(job.Queue), t.Pod), a, tenure)
@@ -147,7 +152,10 @@ func (l *Limits) countHolders(known map[sharing.Owner]holder) {
 			if _, counted := known[owner]; counted || len(a) == 0 {
 				continue
 			}
-			h, is := l.memory.holders[owner]
+			h, is := claimHolder(c.node.Claims.Of(owner))
+			if !is {
+				h, is = l.memory.holders[owner]
+			}
 			if !is {
 				h, is = findHolder(l.Infos[name], owner)
 			}
@@ -178,7 +186,7 @@ func hasLimits(q quota.Queue) bool { return len(q.Capability)+len(q.Guarantee)+l
 // takenAmounts returns what a task takes: what it holds, or, as long as that is not known, the
 // least that it may hold.
 func (l *Limits) takenAmounts(t *api.TaskInfo) quota.Amounts {
-	owner := sharing.Owner(t.Pod.UID)
+	owner := l.Tasks.Owner(t)
 	if n := l.Nodes[t.NodeName]; n != nil && n.Ledger != nil {
 		if node, placement := l.Tasks.Given(owner); node == n.Name {
 			return quota.Held(placement, n.Inventory)
@@ -187,7 +195,7 @@ func (l *Limits) takenAmounts(t *api.TaskInfo) quota.Amounts {
 			return a
 		}
 	}
-	if !corepod.Asks(t.Pod, l.Settings.Names) {
+	if owner == sharing.Owner(t.Pod.UID) && !corepod.Asks(t.Pod, l.Settings.Names) {
 		return nil
 	}
 	if req := l.Tasks.Request(t); req != nil {
@@ -201,7 +209,7 @@ func (l *Limits) Charge(t *api.TaskInfo, tenure quota.Tenure) {
 	if l == nil {
 		return
 	}
-	owner := sharing.Owner(t.Pod.UID)
+	owner := l.Tasks.Owner(t)
 	delete(l.evicted, owner)
 	if tenure == quota.Leaves {
 		l.evicted[owner] = struct{}{}
@@ -213,6 +221,13 @@ func (l *Limits) Charge(t *api.TaskInfo, tenure quota.Tenure) {
 func (l *Limits) Uncharge(t *api.TaskInfo) {
 	if l != nil {
 		l.book.Drop(sharing.Owner(t.Pod.UID))
+	}
+}
+
+// UnchargeOwner notes that a claim takes nothing after Volcano took its last pod off a node.
+func (l *Limits) UnchargeOwner(claim sharing.Owner) {
+	if l != nil {
+		l.book.Drop(claim)
 	}
 }
 
@@ -278,7 +293,7 @@ func (l *Limits) MayReclaimFor(t *api.TaskInfo) bool {
 		return true
 	}
 	ask := quota.Ask{
-		Owner: sharing.Owner(t.Pod.UID), Account: l.accountOf(l.queueOf(t), t.Pod), Amounts: quota.Asked(req, l.kinds), Alone: true,
+		Owner: l.Tasks.Owner(t), Account: l.accountOf(l.queueOf(t), t.Pod), Amounts: quota.Asked(req, l.kinds), Alone: true,
 	}
 	_, refused := l.book.Check(&ask)
 	_, beyond := l.book.Deserves(&ask)

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	k8sframework "k8s.io/kubernetes/pkg/scheduler/framework"
 	schedulingv1beta1 "volcano.sh/apis/pkg/apis/scheduling/v1beta1"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
+	"deviceshare/plugins/deviceshare/claims"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
 	"deviceshare/sharing/quota"
@@ -117,6 +120,15 @@ func findHolder(info *api.NodeInfo, owner sharing.Owner) (holder, bool) {
 		}
 	}
 	return holder{}, false
+}
+
+// claimHolder returns whose limits a claim counts for: the queue that its first pod was placed
+// from, and its namespace. It is false for nil, which is no claim.
+func claimHolder(h *claims.Held) (holder, bool) {
+	if h == nil {
+		return holder{}, false
+	}
+	return holder{h.Queue, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.Name.Namespace, Name: h.Name.Name}}}, true
 }
 
 // Of returns the queues of a session, with their limits of devices. The number of devices
