@@ -5,8 +5,8 @@
  *
  * The region file begins with HAMi-core's region 1.2, to the byte, so that existing
  * monitors read it: struct hami_region. Behind it, on a page of its own, lies what we
- * need in addition: struct vgpu_extension. All processes of one container map it, or of all the
- * containers that share a claim.
+ * need in addition: struct vgpu_extension. All processes of one container map it. Containers that
+ * share a claim map one region together.
  *
  * The file is every tenant's to write, so nothing in it is believed: each process knows itself
  * what it holds, and what others hold is bounded when it is read.
@@ -15,15 +15,15 @@
  *  I1 reserved[d] is the sum of slot[i].used[d] over all slots that are LIVE and not suspended.
  *     Who takes the lock from somebody who has died, or has not given it back for 10 s, restores it
  *     from the slots; so does everybody now and then.
- *  I2 A slot never moves and has one writer, its owner. The owner holds an OFD lock on
- *     the slot's byte (VGPU_SLOT_LOCK + i) for life, by a mapping that children do not get: the
- *     kernel drops it when the process ends, in whatever way and in whatever PID namespace. Where
- *     there is no such mapping, as in earlier releases, children that no fork handler has seen keep
- *     the lock. So there is another one (VGPU_OWNER_LOCK + i), which the kernel drops with the
- *     process, or when the program closes a descriptor of the file. A slot that is LIVE, without
- *     the second lock, and without the first or by its PID and identity of a process that has
- *     ended, belongs to a dead process; anybody may free it. PIDs are compared within one PID
- *     namespace only: containers that share a claim share the region, and their PIDs repeat.
+ *  I2 A slot never moves and has one writer, its owner. The owner holds two locks for life:
+ *     - An OFD lock on VGPU_SLOT_LOCK + i, by a mapping that children do not get. The kernel drops
+ *       it when the process ends, however it ends, and in every PID namespace. Where there is no
+ *       such mapping, as in earlier releases, children that no fork handler has seen keep the lock.
+ *     - For these a lock on VGPU_OWNER_LOCK + i. The kernel drops it with the process, and when
+ *       the program closes a descriptor of the file.
+ *     A LIVE slot belongs to a dead process, and anybody may free it, if it has not the second lock
+ *     and either not the first, or the PID and identity of a process that has ended. PIDs are
+ *     compared within one PID namespace only: those of containers that share a region repeat.
  *  I3 hami.procs[i] mirrors slot[i]; hami.proc_num is one more than the highest slot
  *     ever used. A hole has status 0.
  *  I4 reserved[d] never exceeds the limit by our doing. (It may when the limit was

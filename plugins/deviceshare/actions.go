@@ -94,11 +94,8 @@ func (p *Plugin) Answer(t *api.TaskInfo, n *nodes.Node, info *api.NodeInfo) stri
 	if err := p.requireServing(a, n); err != nil {
 		return err.Error()
 	}
-	if node := p.claimNode(a); node != "" {
-		if node != n.Name {
-			return claimElsewhere(a, node)
-		}
-		return ""
+	if text, isSettled := p.claimAnswer(a, n.Name); isSettled {
+		return text
 	}
 	if refused, _ := p.checkDevices(a, n, t, info, nil); refused.Refused() {
 		text, _ := p.describeRefusal(a, n, &refused)

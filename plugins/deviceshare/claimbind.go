@@ -9,7 +9,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/klog/v2"
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/framework"
 
@@ -17,7 +16,6 @@ import (
 	"deviceshare/plugins/deviceshare/claimstate"
 	"deviceshare/plugins/deviceshare/nodes"
 	"deviceshare/sharing"
-	"deviceshare/sharing/quota"
 	"deviceshare/sharing/wire"
 )
 
@@ -33,8 +31,17 @@ func (j *judge) claimNode(a *ask) string {
 	return a.claim.claim.Node
 }
 
-func claimElsewhere(a *ask, node string) string {
-	return fmt.Sprintf("node(s) where its claim %s has no devices: they are on node %s", a.claim.name.Name, node)
+// claimAnswer returns what a node says to a pod whose claim has devices, "" if they are there. It
+// is false if the devices of the node have to be asked.
+func (j *judge) claimAnswer(a *ask, node string) (text string, isSettled bool) {
+	switch at := j.claimNode(a); at {
+	case "":
+		return "", false
+	case node:
+		return "", true
+	default:
+		return fmt.Sprintf("node(s) where its claim %s has no devices: they are on node %s", a.claim.name.Name, at), true
+	}
 }
 
 // requestOn returns what a pod asks of a node: without the devices that the selectors of its claim
@@ -52,34 +59,18 @@ func (j *judge) requestOn(a *ask, n *nodes.Node) *sharing.PodRequest {
 	return &request
 }
 
-// allocateClaim follows Volcano when it puts a task with a claim on a node. Devices are reserved
-// for the first pod of a claim that has none.
-func (p *Plugin) allocateClaim(e *framework.Event, a *ask, n *nodes.Node) {
-	change, pod := changeOnAllocate(e.Task), sharing.Owner(e.Task.Pod.UID)
-	if node := p.claimNode(a); node != "" {
-		if node != n.Name && change == reserved {
-			e.Err = errNotPlaced(n.Name)
-			return
-		}
-		p.overlay.joined[pod] = a.claim.owner
-		return
+// joinsClaim reports whether a task that Volcano puts on a node has a claim that has its devices,
+// and notes that the task uses it. An error says that the devices are on another node.
+func (p *Plugin) joinsClaim(t *api.TaskInfo, a *ask, n *nodes.Node) (joins bool, err error) {
+	node := p.claimNode(a)
+	switch {
+	case node == "":
+		return false, nil
+	case node != n.Name && changeOnAllocate(t) == reserved:
+		return true, errNotPlaced(n.Name)
 	}
-	request := p.requestOn(a, n)
-	switch change {
-	case reserved:
-		e.Err = p.overlay.reserveDevices(n, request, p.backendsFor(a), p.policyFor(a), p.limits.AllowanceNow(e.Task, a.served()))
-		p.limits.Charge(e.Task, quota.Stays)
-	case promised:
-		why := p.overlay.promiseDevices(n, p.infos[n.Name], request, p.backendsFor(a), p.policyFor(a), p.limits.Allowance(e.Task, a.served()))
-		p.limits.Charge(e.Task, quota.Arrives)
-		if why != "" {
-			klog.V(3).InfoS("No devices for a claim whose pod waits for others to leave",
-				"pod", klog.KObj(e.Task.Pod), "claim", a.claim.name, "node", n.Name, "why", why)
-		}
-	}
-	if e.Err == nil {
-		p.overlay.joined[pod] = a.claim.owner
-	}
+	p.overlay.joined[sharing.Owner(t.Pod.UID)] = a.claim.owner
+	return true, nil
 }
 
 // deallocateClaim follows Volcano when it takes a task with a claim off a node. An evicted one goes

@@ -55,8 +55,8 @@ type claimReader struct {
 // errClaimsUnread is why no pod is given devices before the claims are known, which have some.
 var errClaimsUnread = errors.New("the scheduler has not read all ResourceClaims yet")
 
-// look returns the claims that a pod names as they are known now.
-func (r *claimReader) look(pod *corev1.Pod) (seen []seenClaim) {
+// lookUpClaims returns the claims that a pod names as they are known now.
+func (r *claimReader) lookUpClaims(pod *corev1.Pod) (seen []seenClaim) {
 	for i := range pod.Spec.ResourceClaims {
 		entry := &pod.Spec.ResourceClaims[i]
 		s := seenClaim{entry: entry.Name, name: types.NamespacedName{Namespace: pod.Namespace, Name: coreclaim.NameIn(pod, entry)}, isGenerated: entry.ResourceClaimName == nil}
@@ -85,7 +85,7 @@ func (r *claimReader) classOf(object *resourcev1.ResourceClaim) *resourcev1.Devi
 
 // isCurrent reports whether the claims that a pod names are known as they were.
 func (r *claimReader) isCurrent(pod *corev1.Pod, seen []seenClaim) bool {
-	now := r.look(pod)
+	now := r.lookUpClaims(pod)
 	if len(now) != len(seen) {
 		return false
 	}
@@ -105,31 +105,23 @@ func (r *claimReader) isOurs(s *seenClaim) bool {
 	if s.claim.Node != "" || coreclaim.HasOurDevices(s.claim.Object) {
 		return true
 	}
-	spec := coreclaim.Read(s.claim.Object)
-	for i := range spec.Configs {
-		if spec.Configs[i].IsOurs() {
-			return true
-		}
+	if claimspec.AreForDriver(coreclaim.Read(s.claim.Object).Configs) {
+		return true
 	}
 	if s.class == nil {
 		return false
 	}
 	class := coreclaim.ReadClass(s.class)
-	for i := range class.Configs {
-		if class.Configs[i].IsOurs() {
-			return true
-		}
-	}
-	return r.selectors.AreOurs(class.Selectors)
+	return claimspec.AreForDriver(class.Configs) || r.selectors.AreOurs(class.Selectors)
 }
 
-// Names reports whether a pod names a claim of our driver. A pod that names one which is not known
-// does not.
-func (r *claimReader) names(pod *corev1.Pod) bool {
+// namesOurClaim reports whether a pod names a claim of our driver. A pod that names one which is
+// not known does not.
+func (r *claimReader) namesOurClaim(pod *corev1.Pod) bool {
 	if r == nil || len(pod.Spec.ResourceClaims) == 0 {
 		return false
 	}
-	for _, s := range r.look(pod) {
+	for _, s := range r.lookUpClaims(pod) {
 		if r.isOurs(&s) {
 			return true
 		}
@@ -140,7 +132,7 @@ func (r *claimReader) names(pod *corev1.Pod) bool {
 // readClaimAsk reads what a pod with claims asks for by them. It returns nil if none of them is of
 // our driver; then the pod's containers are all that counts.
 func (r *claimReader) readClaimAsk(pod *corev1.Pod, s *nodes.Settings) *ask {
-	a := &ask{pod: pod, settings: s, seen: r.look(pod), reader: r}
+	a := &ask{pod: pod, settings: s, seen: r.lookUpClaims(pod), reader: r}
 	var ours, others, missing []string
 	var own *seenClaim
 	for i := range a.seen {
@@ -178,13 +170,14 @@ func refuseClaims(format string, args ...any) error {
 func (r *claimReader) readOwn(a *ask, own *seenClaim) {
 	object := own.claim.Object
 	neighbours, mistakes := a.settings.NeighboursOf(a.pod)
+	useless, instead := findUselessAnnotation(a.pod)
 	switch {
 	case mistakes != nil:
 		a.mistakes = refuseClaims("its annotations cannot be read: %w", mistakes)
 	case neighbours.IsSelective():
 		a.mistakes = refuseClaims("rules about neighbours are not supported with claims (spec.resourceClaims: %s)", own.entry)
-	case uselessAnnotation(a.pod) != "":
-		a.mistakes = refuseClaims("annotation %s has no effect on a claim: write %s into its parameters", uselessAnnotation(a.pod), claimFields()[uselessAnnotation(a.pod)])
+	case useless != "":
+		a.mistakes = refuseClaims("annotation %s has no effect on a claim: write %s into its parameters", useless, instead)
 	case object.DeletionTimestamp != nil:
 		a.mistakes = refuseClaims("its claim %s is being deleted", own.name.Name)
 	case own.isGenerated && resourceclaim.IsForPod(a.pod, object) != nil:
@@ -222,25 +215,20 @@ func (r *claimReader) readOwn(a *ask, own *seenClaim) {
 	a.usePolicy()
 }
 
-// claimFields are the annotations that say of a pod's resources what parameters say of a claim,
-// with what to write there.
-func claimFields() map[string]string {
+// findUselessAnnotation returns an annotation of a pod that nobody reads for a claim, and what to
+// write into the claim's parameters instead; "" if the pod has none.
+func findUselessAnnotation(pod *corev1.Pod) (key, instead string) {
 	const selector = "a selector"
-	return map[string]string{
+	fields := map[string]string{
 		wire.UserMode: "modes", wire.UserPolicy: "policy", wire.UserNUMA: "numa", wire.UserSplit: "the amounts of each device",
 		wire.UserUseModels: selector, wire.UserNotModels: selector, wire.UserUseIDs: selector, wire.UserNotIDs: selector, wire.UserVirtual: selector,
 	}
-}
-
-// uselessAnnotation returns an annotation of a pod that nobody reads for a claim, "" if it has
-// none.
-func uselessAnnotation(pod *corev1.Pod) string {
 	for _, key := range wire.UserKeys() {
-		if _, has := pod.Annotations[key]; has && claimFields()[key] != "" {
-			return key
+		if _, has := pod.Annotations[key]; has && fields[key] != "" {
+			return key, fields[key]
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // checkSelectors returns what is wrong with the selectors of a claim and its class.

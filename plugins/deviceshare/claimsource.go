@@ -82,10 +82,10 @@ func (s *Store) requireClaims() error {
 type registryHandler struct{ registry *claims.Registry }
 
 // OnAdd implements clientcache.ResourceEventHandler.
-func (h registryHandler) OnAdd(o any, _ bool) { h.observe(o) }
+func (h registryHandler) OnAdd(o any, _ bool) { h.observeClaim(o) }
 
 // OnUpdate implements clientcache.ResourceEventHandler.
-func (h registryHandler) OnUpdate(_, o any) { h.observe(o) }
+func (h registryHandler) OnUpdate(_, o any) { h.observeClaim(o) }
 
 // OnDelete implements clientcache.ResourceEventHandler.
 func (h registryHandler) OnDelete(o any) {
@@ -97,7 +97,7 @@ func (h registryHandler) OnDelete(o any) {
 	}
 }
 
-func (h registryHandler) observe(o any) {
+func (h registryHandler) observeClaim(o any) {
 	if claim, is := o.(*resourcev1.ResourceClaim); is {
 		h.registry.Observe(claim)
 	}

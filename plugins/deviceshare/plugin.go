@@ -226,11 +226,12 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		}
 		return
 	}
-	if a.claim != nil {
-		p.allocateClaim(e, a, n)
+	joins, err := p.joinsClaim(e.Task, a, n)
+	if joins {
+		e.Err = err
 		return
 	}
-	request := a.request
+	request := *p.requestOn(a, n)
 	request.Mates = jobMates(e.Task, p.infos[n.Name])
 	switch changeOnAllocate(e.Task) {
 	case reserved:
@@ -250,6 +251,9 @@ func (p *Plugin) onAllocate(e *framework.Event) {
 		p.overlay.forgetFuture(n.Name)
 		p.undoEviction(e.Task)
 		p.limits.Charge(e.Task, quota.Stays)
+	}
+	if a.claim != nil && e.Err == nil {
+		p.overlay.joined[sharing.Owner(e.Task.Pod.UID)] = a.claim.owner
 	}
 }
 

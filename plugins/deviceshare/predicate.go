@@ -77,11 +77,11 @@ func (j *judge) predicate(t *api.TaskInfo, info *api.NodeInfo) error {
 	if err := j.requireServing(a, n); err != nil {
 		return refusalOn(t, info, false, err.Error())
 	}
-	if node := j.claimNode(a); node != "" {
-		if node != info.Name {
-			return refusalOn(t, info, false, claimElsewhere(a, node))
+	if text, isSettled := j.claimAnswer(a, info.Name); isSettled {
+		if text == "" {
+			return nil
 		}
-		return nil
+		return refusalOn(t, info, false, text)
 	}
 	w := j.allowanceOn(t, a, info)
 	if short := w.Unavoidable(); short != nil && short.Leaving > 0 {

@@ -234,7 +234,7 @@ func (s *Store) Collect(out chan<- prometheus.Metric) {
 // give them. Safe for concurrent use.
 func (s *Store) MustHaveDevices(pod *corev1.Pod) bool {
 	settings := s.settings.Load()
-	return s.enabled.Load() && settings != nil && (corepod.Asks(pod, settings.Names) || s.claimReader().names(pod))
+	return s.enabled.Load() && settings != nil && (corepod.Asks(pod, settings.Names) || s.claimReader().namesOurClaim(pod))
 }
 
 // part is what the plugin had to do with the last session.

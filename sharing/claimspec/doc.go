@@ -67,11 +67,16 @@ type Class struct {
 // IsOurs reports whether a configuration is for our driver.
 func (c *Config) IsOurs() bool { return c.Driver == wire.ClaimDriver }
 
+// AreForDriver reports whether one of some configurations is for our driver.
+func AreForDriver(configs []Config) bool {
+	return slices.ContainsFunc(configs, func(c Config) bool { return c.IsOurs() })
+}
+
 // NamesDriver reports whether a claim says by itself that it is for our driver: by a configuration,
 // or by the name of the class that every cluster with our driver has. A claim of another class may
 // be for our driver as well, which only the selectors of the class say.
 func (c *Claim) NamesDriver() bool {
-	return slices.ContainsFunc(c.Configs, func(config Config) bool { return config.IsOurs() }) ||
+	return AreForDriver(c.Configs) ||
 		slices.ContainsFunc(c.Requests, func(q Request) bool { return q.Class == wire.ClaimDriver })
 }
 

@@ -30,9 +30,9 @@ type Parameters struct {
 	OneNUMA *bool
 }
 
-// fields are the fields of ShareParameters beside apiVersion and kind, in the order in which people
-// are told of them.
-func fields() []string {
+// parameterNames are the fields of ShareParameters beside apiVersion and kind, in the order in
+// which people are told of them.
+func parameterNames() []string {
 	return []string{"memory", "memoryPercentage", "cores", "modes", "policy", "numa"}
 }
 
@@ -96,7 +96,7 @@ func (r *reader) readField(p *Parameters, path, name string, raw json.RawMessage
 			p.OneNUMA = &one
 		}
 	default:
-		r.addMistake(path, "is not known: the fields are %s", strings.Join(fields(), ", "))
+		r.addMistake(path, "is not known: the fields are %s", strings.Join(parameterNames(), ", "))
 	}
 }
 

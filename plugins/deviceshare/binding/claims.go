@@ -85,7 +85,7 @@ func (b *Binder) writeClaim(ctx context.Context, client kubernetes.Interface, po
 		err = errors.New("the API server accepted the allocation and did not keep it")
 	case err != nil && !isRefused(err):
 		b.claims.Lose(w.Owner)
-		b.resolve(client, w)
+		b.resolveAnswer(client, w)
 	}
 	return updated, err
 }
@@ -157,9 +157,9 @@ const (
 	mostResolves = 45
 )
 
-// resolve finds out, in the background, what became of a write whose answer was lost. Until then
-// the claim holds what it was to get.
-func (b *Binder) resolve(client kubernetes.Interface, w *claims.Write) {
+// resolveAnswer finds out, in the background, what became of a write whose answer was lost. Until
+// then the claim holds what it was to get.
+func (b *Binder) resolveAnswer(client kubernetes.Interface, w *claims.Write) {
 	go func() {
 		for i := 0; i < mostResolves && b.claims.IsUnanswered(w.Owner); i++ {
 			time.Sleep(resolveEvery)

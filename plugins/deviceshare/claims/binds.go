@@ -33,7 +33,7 @@ func (r *Registry) Decide(pod *corev1.Pod, b Bind, decision *claimstate.Decision
 	b.pod = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	r.binds[pod.UID] = b
 	if decision != nil {
-		r.change(b.Owner, func(rec *record) {
+		r.updateRecord(b.Owner, func(rec *record) {
 			rec.state = rec.state.After(claimstate.Event{Kind: claimstate.Decide, Pod: pod.UID, Decision: decision})
 		})
 	}
@@ -46,17 +46,17 @@ func (r *Registry) Withdraw(pod types.UID) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.withdraw(pod)
+	r.withdrawPod(pod)
 }
 
-func (r *Registry) withdraw(pod types.UID) {
+func (r *Registry) withdrawPod(pod types.UID) {
 	b, known := r.binds[pod]
 	if !known {
 		return
 	}
 	delete(r.binds, pod)
 	if r.records[b.Owner] != nil {
-		r.change(b.Owner, func(rec *record) {
+		r.updateRecord(b.Owner, func(rec *record) {
 			rec.state = rec.state.After(claimstate.Event{Kind: claimstate.Withdraw, Pod: pod})
 		})
 	}
@@ -73,7 +73,7 @@ func (r *Registry) WithdrawUnless(isThere func(pod types.NamespacedName, uid typ
 	defer r.mu.Unlock()
 	for pod, b := range r.binds {
 		if !b.inCall && !isThere(b.pod, pod, b.Node) {
-			r.withdraw(pod)
+			r.withdrawPod(pod)
 		}
 	}
 }
@@ -141,17 +141,17 @@ func (r *Registry) LockClaimOf(pod types.UID) (unlock func()) {
 
 // BeginWrite notes that a claim is about to be written, based on this object.
 func (r *Registry) BeginWrite(owner sharing.Owner, base *resourcev1.ResourceClaim) {
-	r.apply(owner, claimstate.Event{Kind: claimstate.Begin, Version: versionOf(base)})
+	r.applyEvent(owner, claimstate.Event{Kind: claimstate.Begin, Version: versionOf(base)})
 }
 
 // Fail notes that the API server did not write a claim, and will not.
 func (r *Registry) Fail(owner sharing.Owner, pod types.UID) {
-	r.apply(owner, claimstate.Event{Kind: claimstate.Fail, Pod: pod})
+	r.applyEvent(owner, claimstate.Event{Kind: claimstate.Fail, Pod: pod})
 }
 
 // Lose notes that it is not known whether the API server wrote a claim.
 func (r *Registry) Lose(owner sharing.Owner) {
-	r.apply(owner, claimstate.Event{Kind: claimstate.Lose})
+	r.applyEvent(owner, claimstate.Event{Kind: claimstate.Lose})
 }
 
 // IsUnanswered reports whether it is not known whether the API server wrote a claim.
@@ -164,16 +164,16 @@ func (r *Registry) IsUnanswered(owner sharing.Owner) bool {
 
 // Settle notes that a write of which nobody knows whether it happened will not happen any more.
 func (r *Registry) Settle(owner sharing.Owner) {
-	r.apply(owner, claimstate.Event{Kind: claimstate.Settle})
+	r.applyEvent(owner, claimstate.Event{Kind: claimstate.Settle})
 }
 
 // EndBind notes that the bind call of a pod has returned.
 func (r *Registry) EndBind(pod types.UID) { r.Withdraw(pod) }
 
-func (r *Registry) apply(owner sharing.Owner, e claimstate.Event) {
+func (r *Registry) applyEvent(owner sharing.Owner, e claimstate.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.records[owner] != nil {
-		r.change(owner, func(rec *record) { rec.state = rec.state.After(e) })
+		r.updateRecord(owner, func(rec *record) { rec.state = rec.state.After(e) })
 	}
 }

@@ -4,6 +4,7 @@
 // by its status or, until the API server has shown that, by what this scheduler decided.
 //
 // The status of a claim is the truth. A claim that somebody else allocated on our devices, or of
-// which nobody can read what it has, blocks the devices of its node. One that lost its allocation,
-// or was deleted, while a pod that had it is still there goes on holding.
+// which nobody can read what it has, blocks the devices of its node. A claim can lose its
+// allocation, or be deleted, while one of its pods still runs. Then it holds its devices until that
+// pod has ended.
 package claims

@@ -5,7 +5,6 @@ package claims
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -120,18 +119,16 @@ func (r *Registry) On(node string) *OnNode {
 	}
 	r.mu.RLock()
 	view, known := r.views[node]
+	isEmpty := len(r.nodes[node]) == 0
 	r.mu.RUnlock()
-	if known {
+	if known || isEmpty {
 		return view
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.nodes[node]) == 0 {
-		return nil
-	}
 	view = &OnNode{}
 	for owner := range r.nodes[node] {
-		if h := r.records[owner].holding(owner); h != nil && h.Node == node {
+		if h := r.records[owner].currentHolding(owner); h != nil && h.Node == node {
 			view.Held = append(view.Held, *h)
 		}
 	}
@@ -140,8 +137,9 @@ func (r *Registry) On(node string) *OnNode {
 	return view
 }
 
-// holding returns what a claim holds, nil if it holds nothing: what its status says comes first.
-func (rec *record) holding(owner sharing.Owner) *Held {
+// currentHolding returns what a claim holds, nil if it holds nothing: what its status says comes
+// first.
+func (rec *record) currentHolding(owner sharing.Owner) *Held {
 	switch d := rec.state.Decision(); {
 	case rec.held != nil:
 		return rec.held
@@ -173,7 +171,7 @@ func (r *Registry) Observe(object *resourcev1.ResourceClaim) {
 	if rec != nil && rec.claim != nil && (rec.claim.Object == object || versionOf(object) < versionOf(rec.claim.Object)) {
 		return
 	}
-	r.change(owner, func(rec *record) {
+	r.updateRecord(owner, func(rec *record) {
 		if rec.held != nil && held == nil {
 			rec.lost = lostOf(rec.held)
 		}
@@ -201,7 +199,7 @@ func (r *Registry) removeClaim(owner sharing.Owner) {
 	if name := nameOf(rec.claim); r.names[name] == owner {
 		delete(r.names, name)
 	}
-	r.change(owner, func(rec *record) {
+	r.updateRecord(owner, func(rec *record) {
 		if rec.held != nil {
 			rec.lost = lostOf(rec.held)
 		}
@@ -219,7 +217,7 @@ func (r *Registry) Forget(lost []sharing.Owner) {
 	defer r.mu.Unlock()
 	for _, owner := range lost {
 		if r.records[owner] != nil {
-			r.change(owner, func(rec *record) { rec.lost = nil })
+			r.updateRecord(owner, func(rec *record) { rec.lost = nil })
 		}
 	}
 }
@@ -252,17 +250,15 @@ func readHeld(object *resourcev1.ResourceClaim) *Held {
 		h.Unreadable = errors.New("its results name other devices than its placement")
 	}
 	if h.Unreadable != nil {
-		h.Node = poolOf(object)
+		h.Node = coreclaim.OurResults(object)[0].Pool // a pool is named as its node is
 	}
 	return h
 }
 
 // resultsOf returns which devices of ours the results of an allocation name, sorted.
 func resultsOf(object *resourcev1.ResourceClaim) (names []string) {
-	for _, result := range object.Status.Allocation.Devices.Results {
-		if result.Driver == wire.ClaimDriver {
-			names = append(names, result.Pool+"/"+result.Device)
-		}
+	for _, result := range coreclaim.OurResults(object) {
+		names = append(names, result.Pool+"/"+result.Device)
 	}
 	slices.Sort(names)
 	return names
@@ -278,16 +274,6 @@ func resultNames(p *sharing.Placement) (names []string) {
 	return names
 }
 
-// poolOf returns the node whose devices an allocation names: a pool is named as its node is.
-func poolOf(object *resourcev1.ResourceClaim) string {
-	for _, result := range object.Status.Allocation.Devices.Results {
-		if result.Driver == wire.ClaimDriver {
-			return result.Pool
-		}
-	}
-	return ""
-}
-
 // versionOf returns the resource version of an object as a number, 0 if it is none: API servers
 // write numbers that grow, see "Resource versions" in Kubernetes' API concepts.
 func versionOf(object *resourcev1.ResourceClaim) uint64 {
@@ -298,20 +284,21 @@ func versionOf(object *resourcev1.ResourceClaim) uint64 {
 	return n
 }
 
-// change applies a change to the record of a claim and keeps the indexes in step. The lock is held.
-func (r *Registry) change(owner sharing.Owner, apply func(*record)) {
+// updateRecord applies a change to the record of a claim and keeps the indexes in step. The lock is
+// held.
+func (r *Registry) updateRecord(owner sharing.Owner, apply func(*record)) {
 	rec := r.records[owner]
 	if rec == nil {
 		rec = &record{}
 		r.records[owner] = rec
 	}
-	r.unindex(owner, rec)
+	r.removeFromIndex(owner, rec)
 	apply(rec)
 	if rec.claim == nil && rec.lost == nil && rec.state.Decision() == nil {
 		delete(r.records, owner)
 		return
 	}
-	if h := rec.holding(owner); h != nil {
+	if h := rec.currentHolding(owner); h != nil {
 		if r.nodes[h.Node] == nil {
 			r.nodes[h.Node] = map[sharing.Owner]struct{}{}
 		}
@@ -320,7 +307,7 @@ func (r *Registry) change(owner sharing.Owner, apply func(*record)) {
 	}
 	if rec.claim != nil {
 		now := Claim{Object: rec.claim.Object, Written: rec.held != nil}
-		if h := rec.holding(owner); h != nil && !h.IsLost {
+		if h := rec.currentHolding(owner); h != nil && !h.IsLost {
 			now.Node = h.Node
 		}
 		if now != *rec.claim {
@@ -329,8 +316,8 @@ func (r *Registry) change(owner sharing.Owner, apply func(*record)) {
 	}
 }
 
-func (r *Registry) unindex(owner sharing.Owner, rec *record) {
-	h := rec.holding(owner)
+func (r *Registry) removeFromIndex(owner sharing.Owner, rec *record) {
+	h := rec.currentHolding(owner)
 	if h == nil {
 		return
 	}
@@ -339,21 +326,4 @@ func (r *Registry) unindex(owner sharing.Owner, rec *record) {
 		delete(r.nodes, h.Node)
 	}
 	delete(r.views, h.Node)
-}
-
-// Owners returns the claims that hold something, sorted.
-func (r *Registry) Owners() []sharing.Owner {
-	if r == nil {
-		return nil
-	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	var owners []sharing.Owner
-	for owner := range maps.Keys(r.records) {
-		if r.records[owner].holding(owner) != nil {
-			owners = append(owners, owner)
-		}
-	}
-	slices.Sort(owners)
-	return owners
 }

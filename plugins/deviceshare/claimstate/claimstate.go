@@ -7,7 +7,7 @@
 // A claim's allocation is written once and never changed, so the status is the truth as soon as it
 // is seen. Until then the decision of this process counts:
 //
-//	Unknown ──Decide──► Decided ──Begin──► Writing ──Read (allocated)──► Unknown
+//	Unknown ─Decide─► Decided ─Begin─► Writing ─Read, allocated─► Unknown
 //
 // All transitions:
 //
@@ -16,16 +16,18 @@
 //	any with a decision   Decide for the same node                the same, for one more pod
 //	Decided               Withdraw of its last pod                Unknown
 //	any with a decision   Begin                                   Writing
-//	Writing               Fail                                    Decided, without the pod; Unknown if it was the last
+//	Writing               Fail                                    Decided without the pod, else Unknown
 //	Writing               Lose                                    Unanswered
 //	Unanswered            Settle                                  Unknown
 //	any with a decision   Read, allocated                         Unknown
 //	Unanswered            Read, not allocated, since the write    Unknown
 //	any                   Gone                                    Unknown
 //
-// The answer to a write is a Read. What the table does not list changes nothing. "Since the write"
-// compares resource versions: a write names the version that it is based on, so a later version
-// without an allocation says that the write did not and will not happen.
+// The answer to a write is a Read. What the table does not list changes nothing.
+//
+// "Since the write" compares resource versions. A write names the version that it is based on, and
+// the API server refuses it for any other. So if a later version has no allocation, the write did
+// not happen, and will not.
 //
 // The package is pure: events in, state out. A State is a value; nothing that it refers to is ever
 // changed.

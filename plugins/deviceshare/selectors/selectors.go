@@ -54,7 +54,7 @@ func (c *Cache) Begin() {
 
 // Check returns why an expression cannot be used, nil if it can.
 func (c *Cache) Check(expression string) error {
-	if p := c.program(expression); p.Error != nil {
+	if p := c.compileExpression(expression); p.Error != nil {
 		return fmt.Errorf("compile CEL expression %q: %w", expression, p.Error)
 	}
 	return nil
@@ -63,12 +63,12 @@ func (c *Cache) Check(expression string) error {
 // AreOurs reports whether selectors ask for devices of our driver only. They do if they name it and
 // accept no device of another driver: which devices of ours they want does not matter.
 func (c *Cache) AreOurs(expressions []string) bool {
-	foreign := describe(&sharing.Device{ID: "GPU-0", NUMA: -1, Cores: 100})
+	foreign := describeDevice(&sharing.Device{ID: "GPU-0", NUMA: -1, Cores: 100})
 	foreign.Driver = foreignDriver
 	names := func(e string) bool {
 		return strings.Contains(e, `"`+wire.ClaimDriver+`"`) || strings.Contains(e, "'"+wire.ClaimDriver+"'")
 	}
-	return slices.ContainsFunc(expressions, names) && !c.accept(expressions, foreign)
+	return slices.ContainsFunc(expressions, names) && !c.acceptDevice(expressions, foreign)
 }
 
 // Refused returns the devices of a node that one of the selectors does not accept, in inventory
@@ -86,7 +86,7 @@ func (c *Cache) Refused(expressions []string, inv *sharing.Inventory) []sharing.
 	c.mu.RUnlock()
 	if !known {
 		for i := range inv.Devices {
-			if !c.accept(expressions, describe(&inv.Devices[i])) {
+			if !c.acceptDevice(expressions, describeDevice(&inv.Devices[i])) {
 				refused = append(refused, inv.Devices[i].ID)
 			}
 		}
@@ -102,9 +102,9 @@ func namesDriverOnly(expression string) bool {
 	return strings.ReplaceAll(expression, " ", "") == `device.driver=="`+wire.ClaimDriver+`"`
 }
 
-func (c *Cache) accept(expressions []string, d cel.Device) bool {
+func (c *Cache) acceptDevice(expressions []string, d cel.Device) bool {
 	for _, e := range expressions {
-		p := c.program(e)
+		p := c.compileExpression(e)
 		if p.Error != nil {
 			return false
 		}
@@ -115,7 +115,7 @@ func (c *Cache) accept(expressions []string, d cel.Device) bool {
 	return true
 }
 
-func (c *Cache) program(expression string) cel.CompilationResult {
+func (c *Cache) compileExpression(expression string) cel.CompilationResult {
 	c.mu.RLock()
 	p, known := c.programs[expression]
 	c.mu.RUnlock()
@@ -129,9 +129,9 @@ func (c *Cache) program(expression string) cel.CompilationResult {
 	return p
 }
 
-// describe returns a device as selectors see it. Besides ours it has the attributes by which the
-// manifests of NVIDIA's driver select.
-func describe(d *sharing.Device) cel.Device {
+// describeDevice returns a device as selectors see it. Besides ours it has the attributes by which
+// the manifests of NVIDIA's driver select.
+func describeDevice(d *sharing.Device) cel.Device {
 	text := func(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribute{StringValue: &s} }
 	number := func(n int) resourcev1.DeviceAttribute {
 		wide := int64(n)

@@ -40,7 +40,7 @@ func ReadSpec(spec *resourcev1.ResourceClaimSpec) claimspec.Claim {
 
 // ReadClass describes a class.
 func ReadClass(class *resourcev1.DeviceClass) claimspec.Class {
-	out := claimspec.Class{Name: class.Name, Selectors: expressions(class.Spec.Selectors)}
+	out := claimspec.Class{Name: class.Name, Selectors: readExpressions(class.Spec.Selectors)}
 	for i := range class.Spec.Config {
 		path := fmt.Sprintf("DeviceClass %s spec.config[%d]", class.Name, i)
 		out.Configs = appendConfig(out.Configs, path, nil, &class.Spec.Config[i].DeviceConfiguration)
@@ -68,7 +68,7 @@ func readRequest(q *resourcev1.DeviceRequest) claimspec.Request {
 	if e == nil {
 		return out
 	}
-	out.Class, out.Mode, out.Count, out.Selectors = e.DeviceClassName, string(e.AllocationMode), e.Count, expressions(e.Selectors)
+	out.Class, out.Mode, out.Count, out.Selectors = e.DeviceClassName, string(e.AllocationMode), e.Count, readExpressions(e.Selectors)
 	if e.Count == 0 && (e.AllocationMode == "" || e.AllocationMode == resourcev1.DeviceAllocationModeExactCount) {
 		out.Count = 1 // what the API server fills in
 	}
@@ -93,9 +93,9 @@ func wholeUnits(q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// expressions are CEL selectors. One of another kind, which this program does not know, is an
-// expression that is no CEL, so that it selects nothing.
-func expressions(selectors []resourcev1.DeviceSelector) (out []string) {
+// readExpressions returns CEL selectors. One of another kind, which this program does not know, is
+// an expression that is no CEL, so that it selects nothing.
+func readExpressions(selectors []resourcev1.DeviceSelector) (out []string) {
 	for i := range selectors {
 		if cel := selectors[i].CEL; cel != nil {
 			out = append(out, cel.Expression)
@@ -116,18 +116,21 @@ func appendConfig(list []claimspec.Config, path string, requests []string, c *re
 // ErrNotOurs is why an allocation has no placement: it is not of our driver.
 var ErrNotOurs = errors.New("the allocation is not of driver " + wire.ClaimDriver)
 
-// HasOurDevices reports whether a claim is allocated, and has devices of our driver.
-func HasOurDevices(c *resourcev1.ResourceClaim) bool {
+// OurResults returns the devices of our driver that a claim is allocated.
+func OurResults(c *resourcev1.ResourceClaim) (ours []resourcev1.DeviceRequestAllocationResult) {
 	if c.Status.Allocation == nil {
-		return false
+		return nil
 	}
-	for i := range c.Status.Allocation.Devices.Results {
-		if c.Status.Allocation.Devices.Results[i].Driver == wire.ClaimDriver {
-			return true
+	for _, result := range c.Status.Allocation.Devices.Results {
+		if result.Driver == wire.ClaimDriver {
+			ours = append(ours, result)
 		}
 	}
-	return false
+	return ours
 }
+
+// HasOurDevices reports whether a claim is allocated, and has devices of our driver.
+func HasOurDevices(c *resourcev1.ResourceClaim) bool { return len(OurResults(c)) > 0 }
 
 // ReadPlacement returns what the scheduler wrote into an allocated claim. The error is ErrNotOurs
 // if it has no devices of our driver.
